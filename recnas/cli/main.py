@@ -1,0 +1,81 @@
+"""Entry point of `recnas`. Commands are imported only when they are used, so `recnas --help` is fast."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence
+
+from recnas.errors import RecnasError
+
+# Command -> one line for the overview. The module is recnas.cli.<name>.
+COMMANDS = {
+    "doctor": "check this machine: versions, backends, cores, memory, disk",
+    "datasets": "list the data sets recnas knows, show one, or copy a recipe to edit",
+    "synth": "generate a raw ad log with a planted, known click model",
+    "prepare": "turn a raw ad log into training arrays, in bounded memory",
+    "inspect": "describe and verify a prepared data set",
+}
+
+EXIT_OURS, EXIT_USER, EXIT_INTERRUPTED = 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(argv)
+    except RecnasError as error:
+        print(f"recnas: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        command = shlex.join(["recnas", *argv])
+        print(f"\nrecnas: interrupted; what was finished is kept. Continue with:\n  {command}", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away (| head); nothing to tell it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:
+        traceback.print_exc()
+        print("recnas: this is a fault of recnas, not yours. Please report it with the lines above.", file=sys.stderr)
+        return EXIT_OURS
+
+
+def _run(argv: list[str]) -> int:
+    if argv and argv[0] in COMMANDS:
+        name = argv[0]
+        module = importlib.import_module(f"recnas.cli.{name}")
+        parser = argparse.ArgumentParser(
+            prog=f"recnas {name}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        module.add_arguments(parser)
+        return int(module.run(parser.parse_args(argv[1:])) or 0)
+    if argv and argv[0] == "--version":
+        from recnas import __version__
+
+        print(f"recnas {__version__}")
+        return 0
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        _overview()
+        return 0
+    close = difflib.get_close_matches(argv[0], COMMANDS, n=1)
+    hint = f"did you mean `recnas {close[0]}`?" if close else "see them all: recnas --help"
+    print(f"recnas: there is no command {argv[0]!r}; {hint}", file=sys.stderr)
+    return EXIT_USER
+
+
+def _overview() -> None:
+    width = max(map(len, COMMANDS))
+    print("usage: recnas COMMAND ...\n\nFinds architectures for click-through-rate models.\n\ncommands:")
+    for name, line in COMMANDS.items():
+        print(f"  {name:<{width}}  {line}")
+    print("\nEvery command explains itself: recnas COMMAND --help")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Option types and helpers that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from typing import Any
+
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def byte_size(text: str) -> int:
+    """`2GB`, `512m` or a number of bytes."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([bkmgt]?)i?b?\s*", text.lower())
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it like 2GB or 512MB")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def count(text: str) -> int:
+    """`200000`, `200_000`, `200k` or `1M`."""
+    match = re.fullmatch(r"\s*([\d_]+(?:\.\d+)?)\s*([kmg]?)\s*", text.lower())
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a count; write it like 200000, 200k or 1M")
+    value = float(match[1].replace("_", "")) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[match[2]]
+    return int(value)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, allow_nan=False))
+
+
+def table(rows: list[list[str]], header: list[str]) -> str:
+    """Columns padded to their widest cell; the first is left-aligned, the others right-aligned."""
+    every = [header, *rows]
+    widths = [max(len(row[i]) for row in every) for i in range(len(header))]
+
+    def line(row: list[str]) -> str:
+        cells = [row[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
+        return "  ".join(cells).rstrip()
+
+    return "\n".join([line(header), "  ".join("-" * width for width in widths), *map(line, rows)])

@@ -1,0 +1,26 @@
+"""Listing and copying of shipped files, shared by `datasets` and `configs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from recnas.config import nearest
+from recnas.errors import ConfigError
+
+
+def missing_name(kind: str, name: str | None, known: Iterable[str], listing: str) -> ConfigError:
+    if name is None:
+        return ConfigError(f"Which {kind}?", f"List them: {listing}")
+    return ConfigError(f"There is no {kind} {name!r}; {nearest(name, known)}", f"List them: {listing}")
+
+
+def copy_file(source: Path, target: str | None, usage: str) -> None:
+    if target is None:
+        raise ConfigError("Where should the copy go?", usage)
+    path = Path(target)
+    if path.exists():
+        raise ConfigError(f"{path} exists already; it is not overwritten.", "Give another name, or remove it first.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source.read_text())
+    print(f"wrote {path}")

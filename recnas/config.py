@@ -1,0 +1,141 @@
+"""Typed settings from YAML plus `dotted.key=value` overrides.
+
+Every fault is gathered and reported at once, before any data is read; an unknown key suggests the
+nearest valid name. A settings class is a pydantic model that derives from `Settings`:
+
+    class Warmup(Settings):
+        share: float = 0.01
+
+    settings = load_settings(Warmup, "my.yaml", ["share=0.1"])
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from recnas.errors import ConfigError
+
+S = TypeVar("S", bound="Settings")
+
+
+class Settings(BaseModel):
+    """Base of every settings class: frozen, and a key it does not know is a fault."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def load_settings(cls: type[S], path: Path | str, overrides: Iterable[str] = ()) -> S:
+    """Read a YAML file, apply overrides, and check everything.
+
+    Raises:
+        ConfigError: with every fault of the file and the overrides in one message.
+    """
+    data = read_yaml(path)
+    faults = apply_overrides(data, overrides)
+    return check_settings(cls, data, source=str(path), earlier_faults=faults)
+
+
+def read_yaml(path: Path | str) -> dict[str, Any]:
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"There is no file {path}.", "List the shipped ones: recnas configs") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.") from None
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold `key: value` lines, but its top level is a {type(data).__name__}.")
+    return data
+
+
+def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> list[str]:
+    """Set `a.b.c=value` in nested dictionaries; values are read as YAML. Returns the faults."""
+    faults = []
+    for item in overrides:
+        key, equals, text = item.partition("=")
+        if not equals or not key:
+            faults.append(f"override {item!r} must look like key=value")
+            continue
+        try:
+            value = yaml.safe_load(text) if text else None
+        except yaml.YAMLError:
+            faults.append(f"override {item!r}: {text!r} is not valid YAML")
+            continue
+        node = data
+        *parents, last = key.split(".")
+        for name in parents:
+            child = node.get(name)
+            if child is None:
+                child = node[name] = {}
+            if not isinstance(child, dict):
+                faults.append(f"override {item!r}: {name} is a single value, it has no keys of its own")
+                break
+            node = child
+        else:
+            node[last] = value
+    return faults
+
+
+def check_settings(
+    cls: type[S], data: dict[str, Any], source: str, earlier_faults: Sequence[str] = ()
+) -> S:
+    """Validate a dictionary, turning every fault into one readable line."""
+    faults = list(earlier_faults)
+    try:
+        settings = cls.model_validate(data)
+    except ValidationError as error:
+        faults += [_fault_line(cls, fault) for fault in error.errors()]
+    else:
+        if not faults:
+            return settings
+    lines = "\n".join(f"  - {fault}" for fault in faults)
+    count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+    raise ConfigError(f"{source} has {count}:\n{lines}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`, did you mean 'x'?` when a known name is close, otherwise the list of known names."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known: {', '.join(known)}"
+
+
+def _fault_line(cls: type[BaseModel], fault: Any) -> str:
+    where = [str(part) for part in fault["loc"]]
+    path = ".".join(where)
+    if fault["type"] == "extra_forbidden":
+        return f"unknown key {path!r}; {nearest(where[-1], _fields_at(cls, where[:-1]))}"
+    if fault["type"] == "missing":
+        return f"{path} is required"
+    message = fault["msg"].removeprefix("Value error, ")
+    shown = repr(fault["input"])
+    return f"{path}: {message[:1].lower()}{message[1:]} (got {shown if len(shown) < 60 else shown[:57] + '...'})"
+
+
+def _fields_at(cls: type[BaseModel], path: Sequence[str]) -> list[str]:
+    """Field names of the model that lies at a path of keys; list indices and dict keys are skipped."""
+    models: list[type[BaseModel]] = [cls]
+    for part in path:
+        inner = [m for model in models if part in model.model_fields for m in _models_in(model.model_fields[part].annotation)]
+        models = inner or models
+    return sorted({name for model in models for name in model.model_fields})
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for arg in get_args(annotation) for model in _models_in(arg)]

@@ -1,0 +1,1 @@
+"""From a raw file to batches: recipes, readers, split, encode, prepare, loader."""

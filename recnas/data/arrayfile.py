@@ -1,0 +1,80 @@
+"""A file of named arrays, written once and read array by array.
+
+    8 bytes magic, 8 bytes header length, JSON header, then the arrays back to back.
+
+Used for the intermediate chunks of `prepare`, where a column is wanted without the rest of its chunk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recnas.errors import DataError
+
+_MAGIC = b"RNARRAY1"
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+    """Write atomically: a reader finds the whole file under its name, or none."""
+    header: dict[str, Any] = {"facts": facts, "arrays": {}}
+    offset = 0
+    buffers = []
+    for name, array in arrays.items():
+        array = np.ascontiguousarray(array)
+        view = array.reshape(-1).view(np.uint8)
+        header["arrays"][name] = [array.dtype.str, list(array.shape), offset, zlib.crc32(view)]
+        buffers.append(view)
+        offset += view.nbytes
+    text = json.dumps(header).encode()
+    part = path.with_name(f".{path.name}.part")
+    with open(part, "wb") as file:
+        file.write(_MAGIC + len(text).to_bytes(8, "little") + text)
+        for buffer in buffers:
+            file.write(buffer.data)
+    os.replace(part, path)
+
+
+class ArrayFile:
+    """Opens the header; `read` fetches one array."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with open(path, "rb") as file:
+            head = file.read(16)
+            if head[:8] != _MAGIC:
+                raise DataError(f"{path} is not a chunk of recnas.")
+            size = int.from_bytes(head[8:], "little")
+            header = json.loads(file.read(size))
+        self.facts: dict[str, Any] = header["facts"]
+        self._arrays: dict[str, list[Any]] = header["arrays"]
+        self._base = 16 + size
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays
+
+    def read(self, name: str) -> np.ndarray:
+        dtype, shape, offset, _ = self._arrays[name]
+        out = np.empty(shape, dtype=dtype)
+        with open(self.path, "rb", buffering=0) as file:
+            file.seek(self._base + offset)
+            view = memoryview(out.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+            got = 0
+            while got < len(view):
+                count = file.readinto(view[got:])
+                if not count:
+                    raise DataError(f"{self.path} ends in the middle of array {name!r}.")
+                got += count
+        return out
+
+    def is_whole(self) -> bool:
+        """Whether every array still has the bytes that were written."""
+        try:
+            return all(zlib.crc32(self.read(name).reshape(-1).view(np.uint8)) == entry[3] for name, entry in self._arrays.items())
+        except (DataError, OSError):
+            return False

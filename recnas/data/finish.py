@@ -1,0 +1,131 @@
+"""The end of `prepare`: exchange files, checksums, fingerprint and manifest, then everything into place.
+
+The manifest is written last and atomically. A folder that has one is whole; one that has not is
+unfinished, and the same command continues it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recnas.data.arrayfile import ArrayFile
+from recnas.data.chunks import bad_lines
+from recnas.data.encode import ARRAYS
+from recnas.data.prepared import FORMAT, MANIFEST, open_array
+from recnas.data.schema import Schema
+from recnas.data.sources import Source, sha256_file
+from recnas.data.split import SPLITS
+from recnas.progress import Progress
+from recnas.run import versions, write_json
+
+_PARQUET_ROWS = 131_072
+
+
+class Finisher:
+    """Turns the encoded arrays under `work/done` into a prepared folder."""
+
+    def __init__(self, out: Path, work: Path, schema: Schema, threads: int, progress: Progress) -> None:
+        self.out, self.done, self.work = out, work / "done", work
+        self.schema = schema
+        self.threads, self.progress = threads, progress
+
+    def run(self, plan: dict[str, Any], facts: dict[str, Any], entries: list[dict[str, Any]], sources: list[Source], parquet: bool) -> None:
+        rows = np.sum([entry["rows"] for entry in entries], axis=0).tolist()
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="finish") as pool:
+            self.progress.phase("finish", None, "files")
+            # The large source first: it takes longest and needs one thread only.
+            digests = [pool.submit(sha256_file, source.path) for source in sources]
+            exchange = [pool.submit(self._write_parquet, split, count) for split, count in zip(SPLITS, rows) if parquet and count]
+            checks = {name: pool.submit(sha256_file, self.done / name) for name in self._array_files()}
+            for future in exchange:
+                future.result()
+                self.progress.advance(1)
+            write_json(self.done / "schema.json", self.schema.to_dict())
+            names = sorted(str(file.relative_to(self.done)) for file in self.done.rglob("*") if file.is_file())
+            others = {name: pool.submit(sha256_file, self.done / name) for name in names if name not in checks}
+            checksums = {name: future.result() for name, future in sorted({**checks, **others}.items())}
+            source_sums = [future.result() for future in digests]
+        manifest = {
+            "format": FORMAT,
+            "fingerprint": self._fingerprint(checksums),
+            **facts,
+            **self._summary(entries, rows),
+            "options": plan,
+            "sources": [{**source.identity(), "sha256": digest} for source, digest in zip(sources, source_sums)],
+            "checksums": checksums,
+            "versions": versions(),
+        }
+        for item in sorted(self.done.iterdir()):
+            target = self.out / item.name
+            if target.is_dir():  # an earlier attempt was stopped between these moves
+                shutil.rmtree(target)
+            os.replace(item, target)
+        write_json(self.out / MANIFEST, manifest)
+        shutil.rmtree(self.work)
+        self.progress.end()
+
+    def _array_files(self) -> list[str]:
+        return [f"{split}/{name}" for split in SPLITS for name in ARRAYS.values()]
+
+    def _fingerprint(self, checksums: dict[str, str]) -> str:
+        """Of what a model sees: the arrays and the schema. Parquet bytes depend on the writer's version."""
+        content = {"schema": self.schema.to_dict(), "arrays": {name: checksums[name] for name in self._array_files()}}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def _summary(self, entries: list[dict[str, Any]], rows: list[int]) -> dict[str, Any]:
+        def total(split: int, what: str) -> list[int]:
+            return np.sum([entry["splits"][split][what] for entry in entries], axis=0).tolist()
+
+        names = [column.name for column in self.schema.sparse]
+        clicks = [sum(entry["splits"][s]["clicks"] for entry in entries) for s in range(len(SPLITS))]
+        return {
+            "rows": dict(zip(SPLITS, rows)),
+            "click_rate": {split: (clicks[s] / rows[s] if rows[s] else None) for s, split in enumerate(SPLITS)},
+            "cardinality": {column.name: column.rows for column in self.schema.sparse},
+            "unknown": {split: dict(zip(names, total(s, "unknown"))) for s, split in enumerate(SPLITS)},
+            "missing": {split: dict(zip(names, total(s, "missing"))) for s, split in enumerate(SPLITS)},
+        }
+
+    def _write_parquet(self, split: str, rows: int) -> None:
+        dense = open_array(self.done, split, "dense", rows, self.schema)
+        ids = open_array(self.done, split, "ids", rows, self.schema)
+        label = open_array(self.done, split, "label", rows, self.schema)
+        fields = [("label", pa.int8())]
+        fields += [(column.name, pa.float32()) for column in self.schema.dense]
+        fields += [(column.name, pa.int32()) for column in self.schema.sparse]
+        schema = pa.schema(fields)
+        with pq.ParquetWriter(self.done / f"{split}.parquet", schema, compression="lz4", use_dictionary=False, write_statistics=False) as writer:
+            for start in range(0, rows, _PARQUET_ROWS):
+                part = slice(start, start + _PARQUET_ROWS)
+                columns: list[np.ndarray] = [label[part]]
+                columns += list(np.ascontiguousarray(dense[part].T))
+                columns += list(np.ascontiguousarray(ids[part].T))
+                writer.write_table(pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema))
+
+
+def write_rejects(folder: Path, sources: list[Source], chunks: list[ArrayFile], header: bool, rows_in: int) -> None:
+    """`rejects.tsv`: every row that was left out, where it stood, and why."""
+    lines_before: dict[int, int] = {}
+    seen = 0
+    with open(folder / "rejects.tsv", "w", encoding="utf-8") as out:
+        out.write("file\tline\tcolumn\treason\ttext\n")
+        for chunk in chunks:
+            file = int(chunk.path.name.split("-")[0])
+            before = lines_before.get(file, 0)
+            for fault in bad_lines(chunk):
+                if seen + fault.line < rows_in:
+                    number = before + fault.line + 1 + (1 if header else 0)
+                    text = fault.text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+                    out.write(f"{sources[file].path.name}\t{number}\t{fault.column}\t{fault.reason}\t{text}\n")
+            lines_before[file] = before + chunk.facts["lines"]
+            seen += chunk.facts["lines"]

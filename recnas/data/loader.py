@@ -1,0 +1,194 @@
+"""Batches from memory-mapped arrays: sliced, shuffled without loading the file, resumable to the batch.
+
+Shuffling draws blocks of neighbouring rows in random order, gathers some of them into a pool, and
+permutes the rows of the pool. Reads stay contiguous and memory stays at one pool, while rows that were
+neighbours in the file end up in different batches. The order is a pure function of (seed, epoch), so a
+position is two integers.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from recnas.data.batch import Batch
+from recnas.data.prepared import PreparedData
+from recnas.errors import ConfigError, DataError
+
+BLOCK_ROWS = 1024  # read together: about 50 kB of dense and 100 kB of ids for Criteo
+POOL_BLOCKS = 64  # permuted together: 65,536 rows
+
+
+class BatchLoader:
+    """Iterates over one split, epoch after epoch.
+
+        loader = BatchLoader(data, "train", 512, shuffle=True, seed=7)
+        for batch in loader.epoch():       # continues where the position says
+            ...
+        position = loader.state_dict()     # {"epoch": 0, "batch": 12}
+
+    Args:
+        rows: use only the first rows of the split (a warm-up on 1 % of the data).
+        rank, world: this worker's number and the number of workers; batches are dealt out in turn.
+        drop_last: leave out a last batch that is not full.
+        pin_memory, prefetch: for training on a GPU: page-locked batches, made ahead by a thread.
+    """
+
+    def __init__(
+        self,
+        data: PreparedData,
+        split: str,
+        batch_size: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        rows: int | None = None,
+        drop_last: bool = False,
+        rank: int = 0,
+        world: int = 1,
+        pin_memory: bool = False,
+        prefetch: int = 0,
+    ) -> None:
+        if batch_size < 1 or not 0 <= rank < world:
+            raise ConfigError(f"batch_size must be at least 1 and rank below world (got {batch_size}, {rank}, {world}).")
+        self.rows = data.rows(split) if rows is None else min(rows, data.rows(split))
+        if self.rows == 0:
+            raise DataError(f"The split {split} of {data.path} has no rows.", "Prepare more rows, or use another --protocol.")
+        self.data, self.split = data, split
+        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
+        self.rank, self.world, self.drop_last = rank, world, drop_last
+        self.pin_memory, self.prefetch = pin_memory, prefetch
+        self._dense = data.array(split, "dense")
+        self._ids = data.array(split, "ids")
+        self._label = data.array(split, "label")
+        self._epoch = 0
+        self._batch = 0  # of this worker, within the epoch
+
+    def __len__(self) -> int:
+        """Batches per epoch of this worker; the same for every worker."""
+        full, rest = divmod(self.rows, self.batch_size)
+        batches = full + (1 if rest and not self.drop_last else 0)
+        return batches if self.world == 1 else batches // self.world
+
+    def state_dict(self) -> dict[str, int]:
+        return {"epoch": self._epoch, "batch": self._batch}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._epoch, self._batch = int(state["epoch"]), int(state["batch"])
+
+    def epoch(self) -> Iterator[Batch]:
+        """The rest of the current epoch. The position moves on before a batch is handed out, so a
+        state saved while a batch is being used counts that batch as done."""
+        if self._batch >= len(self):
+            self._epoch, self._batch = self._epoch + 1, 0
+        batches = self._make(self._epoch, self._batch)
+        if self.prefetch:
+            batches = _ahead(batches, self.prefetch)
+        for batch in batches:
+            self._batch += 1
+            yield batch
+
+    def _make(self, epoch: int, first: int) -> Iterator[Batch]:
+        numbers = range(self.rank + first * self.world, len(self) * self.world, self.world)
+        batches = self._shuffled(epoch, numbers) if self.shuffle else self._in_order(numbers)
+        return (batch.pin_memory() for batch in batches) if self.pin_memory else batches
+
+    def _in_order(self, numbers: range) -> Iterator[Batch]:
+        for number in numbers:
+            part = slice(number * self.batch_size, min((number + 1) * self.batch_size, self.rows))
+            yield _batch(np.array(self._dense[part]), self._ids[part], self._label[part])
+
+    def _shuffled(self, epoch: int, numbers: range) -> Iterator[Batch]:
+        pool = _Pool(self._dense, self._ids, self._label, self.rows, self.seed, epoch)
+        for number in numbers:
+            yield pool.batch(number * self.batch_size, min((number + 1) * self.batch_size, self.rows))
+
+
+class _Pool:
+    """The shuffled order of one epoch, with one pool of rows in memory."""
+
+    def __init__(self, dense: np.ndarray, ids: np.ndarray, label: np.ndarray, rows: int, seed: int, epoch: int) -> None:
+        self.arrays = (dense, ids, label)
+        self.rows, self.seed, self.epoch = rows, seed, epoch
+        blocks = np.random.default_rng([seed, epoch]).permutation(-(-rows // BLOCK_ROWS))
+        sizes = np.minimum((blocks + 1) * BLOCK_ROWS, rows) - blocks * BLOCK_ROWS
+        self.members = [blocks[i : i + POOL_BLOCKS] for i in range(0, len(blocks), POOL_BLOCKS)]
+        pool_rows = [int(sizes[i : i + POOL_BLOCKS].sum()) for i in range(0, len(blocks), POOL_BLOCKS)]
+        self.starts = np.concatenate(([0], np.cumsum(pool_rows)))  # of each pool, in shuffled order
+        self.loaded = -1
+
+    def batch(self, start: int, stop: int) -> Batch:
+        parts = []
+        while start < stop:
+            number = int(np.searchsorted(self.starts, start, side="right")) - 1
+            self._load(number)
+            end = min(stop, int(self.starts[number + 1]))
+            chosen = self.order[start - self.starts[number] : end - self.starts[number]]
+            parts.append(tuple(np.take(array, chosen, axis=0) for array in self.held))
+            start = end
+        if len(parts) == 1:
+            return _batch(*parts[0])
+        return _batch(*(np.concatenate(arrays) for arrays in zip(*parts)))
+
+    def _load(self, number: int) -> None:
+        if number == self.loaded:
+            return
+        members = self.members[number]
+        spans = [(int(b) * BLOCK_ROWS, min((int(b) + 1) * BLOCK_ROWS, self.rows)) for b in members]
+        total = int(self.starts[number + 1] - self.starts[number])
+        # Ids become 64-bit here, while they are being copied anyway.
+        dtypes = (np.float32, np.int64, np.float32)
+        self.held = tuple(np.empty((total, *array.shape[1:]), dtype=kind) for array, kind in zip(self.arrays, dtypes))
+        at = 0
+        for begin, end in spans:
+            for target, source in zip(self.held, self.arrays):
+                target[at : at + end - begin] = source[begin:end]
+            at += end - begin
+        self.order = np.random.default_rng([self.seed, self.epoch, number]).permutation(total)
+        self.loaded = number
+
+
+def _batch(dense: np.ndarray, ids: np.ndarray, label: np.ndarray) -> Batch:
+    return Batch(
+        torch.from_numpy(dense),
+        torch.from_numpy(ids.astype(np.int64, copy=False)),
+        torch.from_numpy(label.astype(np.float32, copy=False)),
+    )
+
+
+def _ahead(batches: Iterator[Batch], depth: int) -> Iterator[Batch]:
+    """Make batches in a thread, at most `depth` ahead of their use."""
+    ready: queue.Queue[Any] = queue.Queue(maxsize=depth)
+    stop = threading.Event()
+    end = object()
+
+    def work() -> None:
+        try:
+            for batch in batches:
+                while not stop.is_set():
+                    try:
+                        ready.put(batch, timeout=0.1)
+                        break
+                    except queue.Full:
+                        continue
+                if stop.is_set():
+                    return
+            ready.put(end)
+        except BaseException as error:
+            ready.put(error)
+
+    thread = threading.Thread(target=work, daemon=True, name="batches")
+    thread.start()
+    try:
+        while (item := ready.get()) is not end:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stop.set()
+        thread.join()

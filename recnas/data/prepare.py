@@ -1,0 +1,334 @@
+"""Prepare a raw ad log for training: parse, split, count, encode, and describe the result.
+
+    raw blocks -> chunk files -> split of every row -> vocabulary of the training rows -> arrays per split
+
+Memory is bounded by `memory` whatever the size of the file: blocks are fixed, vocabularies are counted
+column by column, arrays are written in place. Every stage leaves finished pieces behind, so the same
+command after a crash continues and ends with the same fingerprint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recnas.data.arrayfile import ArrayFile
+from recnas.data.chunks import ChunkWriter, bad_lines, resolve_columns, write_chunks
+from recnas.data.finish import Finisher, write_rejects
+from recnas.data.encode import Encoder, SplitFiles, encode_chunks, read_missing
+from recnas.data.joins import SideTable, load_side_table
+from recnas.data.prepared import PreparedData, prepared_options
+from recnas.data.recipes import InputColumn, Recipe, load_recipe
+from recnas.data.schema import DenseField, Schema, SparseField
+from recnas.data.sources import Source, find_sources
+from recnas.data.split import SPLITS, TRAIN, RowsOfChunk, assign_split, check_protocol
+from recnas.data.vocab_files import write_vocabulary
+from recnas.data.vocabulary import IdTable, count_keys, keep_frequent
+from recnas.errors import ConfigError, DataError
+from recnas.progress import Progress, human_bytes
+from recnas.run import FolderLock, write_json
+
+
+@dataclass(frozen=True)
+class PrepareOptions:
+    """What decides the result. Threads, memory and progress do not, and are not here."""
+
+    protocol: str | None = None  # None: the recipe's
+    seed: int = 2018
+    min_count: int | None = None  # None: the recipe's
+    cap: int | None = None  # most rows per table
+    limit: int | None = None  # most raw rows read
+    vocab_scope: str = "train"  # "all" counts every split, as some published work does: it leaks
+    with_columns: tuple[str, ...] = ()  # optional columns of the recipe to keep
+    on_error: str = "stop"  # or "skip": bad rows go to rejects.tsv
+    split_index: str | None = None
+    side: tuple[str, ...] = ()  # side files, where they are not beside the raw file
+    parquet: bool = True  # also write train|valid|test.parquet for exchange
+
+    def check(self, recipe: Recipe) -> None:
+        faults = []
+        if self.min_count is not None and self.min_count < 1:
+            faults.append(f"--min-count must be at least 1 (got {self.min_count})")
+        if self.cap is not None and self.cap < 3:
+            faults.append(f"--cap must be at least 3: unknown, missing and one value (got {self.cap})")
+        if self.limit is not None and self.limit < 1:
+            faults.append(f"--limit must be at least 1 (got {self.limit})")
+        if self.seed < 0:
+            faults.append(f"--seed must not be negative (got {self.seed})")
+        unknown = [name for name in self.with_columns if name not in recipe.optional_names()]
+        if unknown:
+            known = ", ".join(recipe.optional_names()) or "none"
+            faults.append(f"--with {', '.join(unknown)}: {recipe.name} has no such optional column (it has: {known})")
+        if faults:
+            raise ConfigError("The options do not fit:\n" + "\n".join(f"  - {fault}" for fault in faults))
+
+
+@dataclass
+class _State:
+    """What the stages hand to each other."""
+
+    chunks: list[ArrayFile] = field(default_factory=list)
+    first_row: list[int] = field(default_factory=list)
+    rows_in: int = 0
+    rejects: int = 0
+
+
+def prepare(
+    recipe_name: str,
+    raw: list[Path | str],
+    out: Path | str,
+    options: PrepareOptions = PrepareOptions(),
+    *,
+    memory: int = 2 << 30,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> PreparedData:
+    """Prepare raw files into the folder `out`, or continue there, or return what is already done."""
+    recipe = load_recipe(recipe_name)
+    options.check(recipe)
+    protocol = options.protocol or recipe.protocol
+    check_protocol(protocol, recipe, Path(options.split_index) if options.split_index else None)
+    if memory < 256 << 20:
+        raise ConfigError(f"--memory must be at least 256MB (got {human_bytes(memory)}).")
+    sources = find_sources([Path(path) for path in raw])
+    out = Path(out)
+    plan = prepared_options(recipe, options, protocol, sources)
+    with FolderLock(out):
+        finished = PreparedData.find(out)
+        if finished is not None:
+            finished.check_options(plan)
+            return finished
+        job = _Preparation(recipe, options, protocol, sources, out, plan, memory, threads or os.cpu_count() or 1, progress or Progress(quiet=True))
+        try:
+            return job.run()
+        except OSError as error:
+            if error.errno == 28:
+                raise DataError(
+                    f"The disk that holds {out} is full.", "Free some space and run the same command again: finished pieces are kept."
+                ) from None
+            raise
+
+
+class _Preparation:
+    def __init__(
+        self,
+        recipe: Recipe,
+        options: PrepareOptions,
+        protocol: str,
+        sources: list[Source],
+        out: Path,
+        plan: dict[str, Any],
+        memory: int,
+        threads: int,
+        progress: Progress,
+    ) -> None:
+        self.recipe, self.options, self.protocol = recipe, options, protocol
+        self.sources, self.out, self.plan = sources, out, plan
+        self.memory, self.threads, self.progress = memory, threads, progress
+        self.inputs = recipe.input_columns(options.with_columns)
+        self.work = out / ".work"
+        self.block_bytes = min(16 << 20, max(1 << 20, memory // 128))
+
+    def run(self) -> PreparedData:
+        columns = self._check_sources()
+        self._open_work()
+        state = self._parse(columns)
+        splits = self._split(state)
+        chunks = [chunk for chunk in state.chunks if chunk.facts["rows"]]
+        splits = [split for split in splits if len(split)]
+        tables, sparse = self._count(chunks, splits)
+        entries, dense = self._encode(chunks, splits, tables)
+        schema = Schema(dense=dense, sparse=sparse)
+        if state.rejects:
+            write_rejects(self.work / "done", self.sources, state.chunks, self.recipe.header, state.rows_in)
+        facts = {"rows_in": state.rows_in, "rejects": state.rejects}
+        finisher = Finisher(self.out, self.work, schema, self.threads, self.progress)
+        finisher.run(self.plan, facts, entries, self.sources, self.options.parquet)
+        return PreparedData.open(self.out)
+
+    def _check_sources(self) -> tuple[str, ...]:
+        if self.recipe.format == "parquet":
+            return ()
+        found = [resolve_columns(self.recipe, source) for source in self.sources]
+        for source, columns in zip(self.sources, found):
+            if columns != found[0]:
+                raise DataError(f"{source.path} has other columns than {self.sources[0].path}.", "Prepare them one by one, or make their headers equal.")
+        return found[0]
+
+    def _open_work(self) -> None:
+        """Continue an earlier attempt only if it was the same job; its block size is kept."""
+        path = self.work / "plan.json"
+        if path.exists():
+            earlier = json.loads(path.read_text())
+            self.block_bytes = earlier.pop("block_bytes")
+            different = [name for name in self.plan if earlier.get(name) != json.loads(json.dumps(self.plan[name]))]
+            if different:
+                raise DataError(
+                    f"{self.out} holds an unfinished preparation with another {', '.join(different)}.",
+                    f"Repeat the earlier command, choose another --out, or start over: rm -r {self.out}",
+                )
+        elif self.out.exists() and any(item.name not in (".lock", ".work") for item in self.out.iterdir()):
+            raise DataError(f"{self.out} exists and is not a prepared data set.", "Choose another --out.")
+        else:
+            write_json(path, {**self.plan, "block_bytes": self.block_bytes})
+        (self.work / "chunks").mkdir(exist_ok=True)
+        self._check_disk()
+
+    def _check_disk(self) -> None:
+        size = sum(source.size * (5 if source.compression or self.recipe.format == "parquet" else 1) for source in self.sources)
+        if self.options.limit:
+            size = min(size, self.options.limit * 300)
+        written = sum(file.stat().st_size for file in self.work.rglob("*") if file.is_file())
+        # Chunks, arrays and Parquet are each at most about 0.7 of the text.
+        needed = max(0, int(size * 2.0) - written)
+        free = shutil.disk_usage(self.out).free
+        if free < needed:
+            raise DataError(
+                f"Preparing needs about {human_bytes(needed)} on the disk that holds {self.out}; {human_bytes(free)} are free.",
+                "Free some space, choose another --out, or prepare a part with --limit ROWS.",
+            )
+
+    def _sides(self) -> dict[str, SideTable]:
+        tables = {}
+        for join in self.recipe.joins:
+            given = [Path(path) for path in self.options.side if Path(path).name.startswith(join.file.split(".")[0])]
+            beside = self.sources[0].path.parent / join.file
+            path = given[0] if given else beside
+            if not path.exists():
+                raise DataError(
+                    f"{self.recipe.name} looks up {', '.join(join.columns)} in {join.file}, which is not at {path}.",
+                    f"Put it beside the raw file, or name it: --side path/to/{join.file}",
+                )
+            tables[join.file] = load_side_table(join, path, self.recipe.separator)
+        return tables
+
+    def _parse(self, columns: tuple[str, ...]) -> _State:
+        writer = ChunkWriter(self.work / "chunks", self.recipe, self.inputs, columns, self._sides())
+        self.progress.phase("parse", sum(source.size for source in self.sources) / 1e6 if not self.sources[0].compression else None, "MB")
+        state = _State()
+        limit = self.options.limit
+        lines_of_file: dict[int, int] = {}
+
+        def on_chunk(file: int, chunk: ArrayFile, size: int) -> bool:
+            faults = bad_lines(chunk)
+            if limit is not None:
+                faults = [fault for fault in faults if state.rows_in + fault.line < limit]
+            before = lines_of_file.get(file, 0)
+            if faults and self.options.on_error == "stop":
+                raise self._bad_line(file, before, faults[0])
+            state.first_row.append(state.rows_in)
+            state.chunks.append(chunk)
+            state.rows_in += chunk.facts["lines"]
+            state.rejects += len(faults)
+            lines_of_file[file] = before + chunk.facts["lines"]
+            self.progress.advance(size / 1e6)
+            return limit is None or state.rows_in < limit
+
+        write_chunks(writer, self.sources, self.block_bytes, self.threads, on_chunk)
+        if limit is not None:
+            state.rows_in = min(state.rows_in, limit)
+        if state.rows_in == 0:
+            raise DataError(f"{self.sources[0].path} has no rows.", "Was the download or copy cut short? Fetch it again.")
+        if state.rejects == state.rows_in:
+            raise DataError(
+                f"All {state.rows_in:,} rows were rejected; the first because: {bad_lines(state.chunks[0])[0].reason}.",
+                f"Is this a {self.recipe.name} file? List recipes with: recnas datasets",
+            )
+        return state
+
+    def _bad_line(self, file: int, lines_before: int, fault: Any) -> DataError:
+        number = lines_before + fault.line + 1 + (1 if self.recipe.header else 0)
+        column = f", column {fault.column}" if fault.column else ""
+        shown = fault.text if len(fault.text) <= 80 else fault.text[:77] + "..."
+        return DataError(
+            f"{self.sources[file].path} line {number:,}{column}: {fault.reason} ({shown!r}).",
+            "Correct the file, or leave such rows out (they are listed in rejects.tsv and counted): --on-error skip",
+        )
+
+    def _split(self, state: _State) -> list[np.ndarray]:
+        limit = self.options.limit
+        rows = []
+        for chunk, first in zip(state.chunks, state.first_row):
+            lines, n = chunk.facts["lines"], chunk.facts["rows"]
+            line = chunk.read("line").astype(np.int64) if "line" in chunk else np.arange(n)
+            label = chunk.read("label")
+            day = chunk.read("day") if "day" in chunk else None
+            if limit is not None and first + lines > limit:
+                lines = limit - first
+                keep = int(np.searchsorted(line, lines))
+                line, label, day = line[:keep], label[:keep], None if day is None else day[:keep]
+            rows.append(RowsOfChunk(first, lines, line, label, day))
+        days = self.recipe.time.days if self.recipe.time else None
+        index = Path(self.options.split_index) if self.options.split_index else None
+        splits = assign_split(self.protocol, self.options.seed, rows, days, index)
+        sizes = sum(np.bincount(split, minlength=len(SPLITS)) for split in splits)
+        if int(sizes[TRAIN]) == 0:
+            raise DataError("No row fell into the training split.", "Give more rows, or another --protocol.")
+        return splits
+
+    def _count(self, chunks: list[ArrayFile], splits: list[np.ndarray]) -> tuple[dict[str, IdTable], tuple[SparseField, ...]]:
+        """Vocabulary of every sparse column, counted on the training rows, a column per thread."""
+        sparse = [column for column in self.inputs if not column.is_dense]
+        self.progress.phase("count", len(sparse), "columns")
+        chosen = [slice(0, len(split)) if self.options.vocab_scope == "all" else split == TRAIN for split in splits]
+        total = sum(int(mask.sum()) if isinstance(mask, np.ndarray) else mask.stop for mask in chosen)
+        budget = self.memory // 4 // self.threads
+        (self.work / "done" / "vocab").mkdir(parents=True, exist_ok=True)
+
+        def one(column: InputColumn) -> np.ndarray:
+            def pieces() -> Iterator[np.ndarray]:
+                for chunk, mask, split in zip(chunks, chosen, splits):
+                    keys = chunk.read(f"key:{column.name}")
+                    missing = read_missing(chunk, column.name, len(keys))
+                    keys = keys[: len(split)]
+                    if missing is not None:
+                        present = ~missing[: len(split)]
+                        yield keys[present if isinstance(mask, slice) else present & mask]
+                    else:
+                        yield keys[mask]
+
+            keys, counts = count_keys(pieces, total, budget)
+            minimum = self.options.min_count or column.min_count or self.recipe.min_count
+            keys, counts = keep_frequent(keys, counts, minimum, self.options.cap)
+            write_vocabulary(self.work / "done" / "vocab" / f"{column.name}.parquet", column.kind, keys, counts, chunks, column.name)
+            return keys
+
+        tables = {}
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="count") as pool:
+            for column, keys in zip(sparse, pool.map(one, sparse)):
+                tables[column.name] = IdTable(keys)
+                self.progress.advance(1)
+        return tables, tuple(SparseField(column.name, tables[column.name].rows) for column in sparse)
+
+    def _encode(
+        self, chunks: list[ArrayFile], splits: list[np.ndarray], tables: dict[str, IdTable]
+    ) -> tuple[list[dict[str, Any]], tuple[DenseField, ...]]:
+        dense = [column for column in self.inputs if column.is_dense]
+        sizes = sum(np.bincount(split, minlength=len(SPLITS)) for split in splits).tolist()
+        self.progress.phase("encode", sum(sizes), "rows")
+        files = SplitFiles.allocate(self.work / "done", sizes, len(dense), len(tables))
+        try:
+            encoder = Encoder(files, [column.name for column in dense], tables)
+            entries = encode_chunks(encoder, chunks, splits, self.work / "encoded.jsonl", self.threads, self.progress.advance)
+        finally:
+            files.close()
+        # Added up in chunk order, so that the number of threads does not change a digit.
+        first = np.zeros(len(dense))
+        second = np.zeros(len(dense))
+        for entry in entries:
+            first += entry["splits"][TRAIN]["sum"]
+            second += entry["splits"][TRAIN]["sum_of_squares"]
+        mean = first / sizes[TRAIN]
+        std = np.sqrt(np.maximum(second / sizes[TRAIN] - mean**2, 0.0))
+        return entries, tuple(
+            DenseField(column.name, column.transform, float(m), float(s)) for column, m, s in zip(dense, mean, std)
+        )
+

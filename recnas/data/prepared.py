@@ -1,0 +1,157 @@
+"""A prepared data set on disk: open it, check it, describe it.
+
+    manifest.json   fingerprint, options, counts, checksums; present only when everything else is
+    schema.json     the model inputs
+    vocab/          one Parquet file per sparse column
+    train|valid|test/   dense.f32 [N, I], ids.i32 [N, F], label.i8 [N], row-major, memory-mapped
+    train|valid|test.parquet   the same rows for other tools
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recnas.data.schema import Schema
+from recnas.errors import DataError
+
+if TYPE_CHECKING:
+    from recnas.data.prepare import PrepareOptions
+    from recnas.data.recipes import Recipe
+    from recnas.data.sources import Source
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+_FILES = {"dense": ("dense.f32", "<f4"), "ids": ("ids.i32", "<i4"), "label": ("label.i8", "<i1")}
+
+
+def prepared_options(recipe: Recipe, options: PrepareOptions, protocol: str, sources: list[Source]) -> dict[str, Any]:
+    """What decides the content of a prepared folder; two folders with equal options are equal."""
+    chosen = {name: value for name, value in asdict(options).items() if name not in ("side", "protocol")}
+    chosen["with_columns"] = list(options.with_columns)
+    return {
+        "recipe": recipe.model_dump(mode="json", exclude={"title", "source", "expected_rows"}),
+        "protocol": protocol,
+        **chosen,
+        "raw": [source.identity() for source in sources],
+    }
+
+
+def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) -> np.ndarray:
+    """One array of one split as a read-only memory map."""
+    name, dtype = _FILES[array]
+    shape = {"dense": (rows, schema.n_dense), "ids": (rows, schema.n_sparse), "label": (rows,)}[array]
+    if 0 in shape:
+        return np.zeros(shape, dtype=dtype)
+    path = folder / split / name
+    expected = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing.", f"Prepare the data again, or restore the folder {folder}.") from None
+    if size != expected:
+        raise DataError(
+            f"{path} has {size:,} bytes, but the manifest's {rows:,} rows need {expected:,}.",
+            "The folder was changed after it was prepared. Prepare it again.",
+        )
+    return np.memmap(path, dtype=dtype, mode="r", shape=shape)
+
+
+class PreparedData:
+    """Read access to a prepared folder."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any], schema: Schema) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.schema = schema
+
+    @classmethod
+    def find(cls, path: Path | str) -> PreparedData | None:
+        """The data set in a folder, or None when there is none (or none that was finished)."""
+        path = Path(path)
+        return cls.open(path) if (path / MANIFEST).exists() else None
+
+    @classmethod
+    def open(cls, path: Path | str) -> PreparedData:
+        path = Path(path)
+        try:
+            manifest = json.loads((path / MANIFEST).read_text())
+            schema = Schema.from_dict(json.loads((path / "schema.json").read_text()))
+        except FileNotFoundError as error:
+            what = "was not finished" if (path / ".work").exists() else f"is not a prepared data set: {Path(error.filename).name} is missing"
+            raise DataError(f"{path} {what}.", f"Prepare it: recnas prepare RECIPE --raw FILE --out {path}") from None
+        except (ValueError, KeyError, TypeError):
+            raise DataError(f"{path} is damaged: manifest.json or schema.json cannot be read.", "Prepare it again.") from None
+        if manifest.get("format") != FORMAT or "fingerprint" not in manifest:
+            raise DataError(
+                f"{path} was prepared by another version of recnas, or its manifest.json belongs to something else.",
+                "Prepare it again with this version.",
+            )
+        return cls(path, manifest, schema)
+
+    @property
+    def fingerprint(self) -> str:
+        return self.manifest["fingerprint"]
+
+    def rows(self, split: str) -> int:
+        return int(self.manifest["rows"][split])
+
+    def array(self, split: str, array: str) -> np.ndarray:
+        """`dense`, `ids` or `label` of `train`, `valid` or `test`."""
+        return open_array(self.path, split, array, self.rows(split), self.schema)
+
+    def check_options(self, wanted: dict[str, Any]) -> None:
+        """Refuse to pass off a data set prepared with other options as the one asked for."""
+        earlier = self.manifest["options"]
+        different = [f"{name} was {earlier.get(name)!r}, now {value!r}" for name, value in json.loads(json.dumps(wanted)).items() if earlier.get(name) != value]
+        if different:
+            raise DataError(
+                f"{self.path} was prepared with other options: {'; '.join(_short(line) for line in different)}.",
+                f"Choose another --out, or start over: rm -r {self.path}",
+            )
+
+    def verify(self) -> list[str]:
+        """Files whose bytes are not those that were written; empty when all is well."""
+        from recnas.data.sources import sha256_file
+
+        bad = []
+        for name, expected in self.manifest["checksums"].items():
+            path = self.path / name
+            if not path.exists():
+                bad.append(f"{name}: missing")
+            elif sha256_file(path) != expected:
+                bad.append(f"{name}: changed")
+        return bad
+
+    def summary(self, width: int = 16) -> dict[str, Any]:
+        """The facts a person or a program asks for first."""
+        manifest = self.manifest
+        cells = {split: max(1, manifest["rows"][split]) for split in manifest["rows"]}
+        return {
+            "path": str(self.path),
+            "recipe": manifest["options"]["recipe"]["name"],
+            "protocol": manifest["options"]["protocol"],
+            "fingerprint": manifest["fingerprint"],
+            "rows_in": manifest["rows_in"],
+            "rejects": manifest["rejects"],
+            "rows": manifest["rows"],
+            "click_rate": manifest["click_rate"],
+            "dense": [field.name for field in self.schema.dense],
+            "cardinality": manifest["cardinality"],
+            "unknown_share": {
+                split: {name: count / cells[split] for name, count in columns.items()} for split, columns in manifest["unknown"].items()
+            },
+            "missing_share": {
+                split: {name: count / cells[split] for name, count in columns.items()} for split, columns in manifest["missing"].items()
+            },
+            "embedding_width": width,
+            "embedding_bytes": self.schema.embedding_bytes(width),
+        }
+
+
+def _short(line: str) -> str:
+    return line if len(line) < 160 else line[:157] + "..."

@@ -1,0 +1,80 @@
+"""What each model input is: names, order and table sizes, fitted on the training rows only.
+
+A schema is a plain value without torch. `space.cost` counts parameters from it before any network
+exists, `model.embeddings` allocates tables from it, and the prepared folder stores it as JSON.
+
+Shape letters used throughout the project: B batch, I dense fields, F sparse fields, D embedding width.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+UNKNOWN_ID = 0  # rare in training, or never seen there
+MISSING_ID = 1  # the cell was empty; trained like any other id
+FIRST_VALUE_ID = 2  # kept values follow, most frequent first
+
+
+@dataclass(frozen=True)
+class DenseField:
+    """One numeric input; `mean` and `std` describe the training rows after the transform."""
+
+    name: str
+    transform: str = "log1p"
+    mean: float = 0.0
+    std: float = 1.0
+
+
+@dataclass(frozen=True)
+class SparseField:
+    """One categorical input; `rows` is the size of its table, ids 0 and 1 included."""
+
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The inputs of every model trained on one prepared data set."""
+
+    dense: tuple[DenseField, ...]
+    sparse: tuple[SparseField, ...]
+
+    @property
+    def n_dense(self) -> int:
+        return len(self.dense)
+
+    @property
+    def n_sparse(self) -> int:
+        return len(self.sparse)
+
+    @property
+    def table_rows(self) -> tuple[int, ...]:
+        return tuple(field.rows for field in self.sparse)
+
+    def embedding_bytes(self, width: int, bytes_per_value: int = 4) -> int:
+        """Memory of all tables at embedding width D, optimizer state not counted."""
+        return sum(self.table_rows) * width * bytes_per_value
+
+    @classmethod
+    def of_shape(cls, n_dense: int, rows: list[int] | tuple[int, ...]) -> Schema:
+        """A schema with made-up names, for tests, benchmarks and `recnas cost --dense I --fields F`."""
+        return cls(
+            dense=tuple(DenseField(f"I{i + 1}") for i in range(n_dense)),
+            sparse=tuple(SparseField(f"C{i + 1}", n) for i, n in enumerate(rows)),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Schema:
+        return cls(
+            dense=tuple(DenseField(**field) for field in data["dense"]),
+            sparse=tuple(SparseField(**field) for field in data["sparse"]),
+        )
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=1)

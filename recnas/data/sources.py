@@ -1,0 +1,169 @@
+"""Raw files as a sequence of blocks of whole lines: plain, gzip or zstd, one file or many.
+
+Blocks are cut at fixed offsets of the (decompressed) text, moved to the next line start. So block k of
+a file is the same whatever the number of threads and whether the file was compressed, which is what
+makes an interrupted preparation continue where it stopped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from recnas.errors import DataError
+
+LONGEST_LINE = 1 << 20
+_COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+_SKIPPED_NAMES = ("_", ".")  # _SUCCESS, .crc and other marks beside the data of a folder
+
+
+@dataclass(frozen=True)
+class Source:
+    """One raw file."""
+
+    path: Path
+    size: int
+    modified_ns: int
+
+    @property
+    def compression(self) -> str | None:
+        return _COMPRESSED.get(self.path.suffix.lower())
+
+    def identity(self) -> dict[str, Any]:
+        """What tells that this is still the file that an earlier attempt read."""
+        return {"name": self.path.name, "size": self.size, "modified_ns": self.modified_ns}
+
+
+def find_sources(paths: list[Path]) -> list[Source]:
+    """The files behind `--raw`: a folder stands for its files in name order."""
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith(_SKIPPED_NAMES))
+            if not inside:
+                raise DataError(f"The folder {path} has no files in it.", "Give the folder that holds the raw files.")
+            files += inside
+        elif path.exists():
+            files.append(path)
+        else:
+            raise DataError(f"There is no file {path}.", "Check the path given to --raw.")
+    sources = []
+    for file in files:
+        stat = file.stat()
+        if stat.st_size == 0:
+            raise DataError(f"{file} is empty.", "Was the download or copy cut short? Fetch it again.")
+        sources.append(Source(file, stat.st_size, stat.st_mtime_ns))
+    return sources
+
+
+def open_stream(source: Source) -> IO[bytes]:
+    """The decompressed bytes of a source, from the start."""
+    kind = source.compression
+    if kind == "gzip":
+        return gzip.open(source.path, "rb")  # type: ignore[return-value]
+    if kind == "zstd":
+        import pyarrow as pa
+
+        return pa.input_stream(str(source.path), compression="zstd")
+    return open(source.path, "rb")
+
+
+def read_some(source: Source, stream: IO[bytes], size: int) -> bytes:
+    """Read exactly `size` bytes unless the stream ends; a broken archive is the user's to mend."""
+    parts: list[bytes] = []
+    missing = size
+    try:
+        while missing > 0:
+            part = stream.read(missing)
+            if not part:
+                break
+            parts.append(part)
+            missing -= len(part)
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(
+            f"{source.path} cannot be decompressed: {error}.",
+            "The archive is cut short or damaged. Fetch it again, and compare its size with the original's.",
+        ) from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def stream_blocks(source: Source, block_bytes: int) -> Iterator[bytes]:
+    """Blocks of whole lines in order; block k holds the lines that start in its `block_bytes` of text
+    (none at all under a line longer than a block). Works for every kind of file; needs no seek."""
+    with open_stream(source) as stream:
+        held = b""  # text read but not yet given out
+        begin = 0  # offset of its first byte
+        boundary = block_bytes
+        ended = False
+        while True:
+            if begin >= boundary:
+                yield b""
+                boundary += block_bytes
+                continue
+            search = boundary - 1 - begin  # a newline from here on ends the block
+            cut = held.find(b"\n", search)
+            while cut < 0 and not ended:
+                wanted = max(boundary - begin - len(held), 1 << 16)
+                fresh = read_some(source, stream, wanted)
+                ended = len(fresh) < wanted
+                search = max(search, len(held))
+                held += fresh
+                cut = held.find(b"\n", search)
+                if len(held) - (boundary - begin) > LONGEST_LINE and cut < 0:
+                    raise _too_long(source.path, boundary)
+            if cut < 0:
+                if held:
+                    yield held
+                return
+            yield held[: cut + 1]
+            held = held[cut + 1 :]
+            begin += cut + 1
+            boundary += block_bytes
+
+
+def _too_long(path: Path | str, offset: int) -> DataError:
+    return DataError(
+        f"{path} has a line of more than {LONGEST_LINE:,} bytes near byte {offset:,}: this is not a text log.",
+        "Check that --raw names the text file and that the recipe's format is right.",
+    )
+
+
+def block_at(source: Source, number: int, block_bytes: int) -> bytes:
+    """Block `number` of an uncompressed file, equal to the one `stream_blocks` gives."""
+    begin, boundary = number * block_bytes, (number + 1) * block_bytes
+    with open(source.path, "rb") as file:
+        # The line that contains the byte before `begin` belongs to an earlier block.
+        skip = _to_line_start(file, begin)
+        stop = min(_to_line_start(file, boundary), source.size)
+        if skip >= stop:
+            return b""
+        file.seek(skip)
+        return file.read(stop - skip)
+
+
+def _to_line_start(file: IO[bytes], offset: int) -> int:
+    """The first line start at or after `offset`."""
+    if offset == 0:
+        return 0
+    position = offset - 1
+    file.seek(position)
+    while True:
+        piece = file.read(1 << 16)
+        at = piece.find(b"\n")
+        if at >= 0:
+            return position + at + 1
+        if not piece:
+            return position
+        position += len(piece)
+        if position - offset > LONGEST_LINE:
+            raise _too_long(file.name, offset)
+
+
+def sha256_file(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

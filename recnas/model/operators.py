@@ -1,0 +1,138 @@
+"""The operators of a NASRec block, as functions of tensors.
+
+Layouts. Dense stream `[B, d]`. Sparse stream `[B, D, rows]`, rows last: a Linear over rows is then one
+matrix product over B * D vectors, and LayerNorm and FM work along the last axis. Only the transformer,
+which works along D, turns it round.
+
+Weights arrive as tuples. With one weight, the inputs are concatenated and multiplied once (a standalone
+network); with one weight per input, the products are accumulated (leaf views of the supernet).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from recnas.model import kernels
+
+Activation = Callable[[Tensor], Tensor]
+# In place: what comes before (a Linear or a LayerNorm) does not need its own output for backward.
+ACTIVATIONS: dict[str, Activation] = {"relu": torch.relu_, "silu": F.silu}
+
+
+class Weights(NamedTuple):
+    """The tensors of one layer: Linear (no weight: identity), then LayerNorm where there is one."""
+
+    weight: Sequence[Tensor] = ()
+    bias: Tensor | None = None
+    norm: tuple[Tensor, Tensor] | None = None
+
+
+def dense_layer(xs: Sequence[Tensor], layer: Weights) -> Tensor:
+    """Linear over the concatenation of `xs: [B, k_j]`, then LayerNorm."""
+    if not layer.weight:
+        out = join(xs)
+    elif len(layer.weight) == len(xs):
+        out = kernels.linear(xs, layer.weight, layer.bias)
+    else:
+        out = kernels.linear((join(xs),), layer.weight, layer.bias)
+    return layer_norm(out, layer.norm)
+
+
+def row_layer(x: Tensor, layer: Weights) -> Tensor:
+    """Linear over rows, `[B, D, rows]` to `[B, D, n]`, then LayerNorm over the n rows."""
+    if layer.weight:
+        # A weight over rows is at most a few tens of kilobytes: joining its pieces costs less than
+        # accumulating one product after the other.
+        x = F.linear(x, join(layer.weight), layer.bias)
+    return layer_norm(x, layer.norm)
+
+
+def layer_norm(x: Tensor, norm: tuple[Tensor, Tensor] | None) -> Tensor:
+    return x if norm is None else F.layer_norm(x, (x.shape[-1],), norm[0], norm[1])
+
+
+def join(xs: Sequence[Tensor]) -> Tensor:
+    return xs[0] if len(xs) == 1 else torch.cat(tuple(xs), -1)
+
+
+def pad(x: Tensor, width: int) -> Tensor:
+    """Zeros on the right up to `width`."""
+    return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
+
+
+def dot(dense: Sequence[Tensor], rows: Tensor, to_row: Weights, to_rows: Weights, out: Weights) -> Tensor:
+    """Products of all pairs among one row made from the dense inputs (first) and p sparse rows."""
+    first = dense_layer(dense, to_row).unsqueeze(-1)
+    products = kernels.pairwise_dots(torch.cat((first, row_layer(rows, to_rows)), -1))
+    return dense_layer((products,), out)
+
+
+def gate(
+    left: Sequence[Tensor],
+    right: Sequence[Tensor],
+    square: Sequence[Sequence[Tensor]],
+    square_bias: Sequence[Tensor],
+    padded: int,
+    width: int,
+    out: Weights,
+) -> Tensor:
+    """`sigmoid(square(left)) * right`, then Linear.
+
+    `square[i]` holds the rows that gate right piece i. With `padded` both sides are first joined and
+    padded to that width, as a standalone square Linear needs; without, zeros are never multiplied.
+    `width` is that of the result.
+    """
+    if padded:
+        left, right = (pad(join(left), padded),), (pad(join(right), padded),)
+    gated = [
+        torch.sigmoid(kernels.linear(left, rows, bias)) * x for rows, bias, x in zip(square, square_bias, right)
+    ]
+    if not out.weight:
+        gated = [pad(join(gated), width)]
+    return dense_layer(gated, out)
+
+
+def add(left: Sequence[Tensor], right: Sequence[Tensor], widths: Sequence[int], out: Weights) -> Tensor:
+    """`left + right`, the shorter padded with zeros, then Linear. `widths` cuts the sum for its weights."""
+    width = sum(widths)
+    total = pad(join(left), width) + pad(join(right), width)
+    return dense_layer(total.split(list(widths), -1) if len(out.weight) > 1 else (total,), out)
+
+
+def transformer(
+    rows: Tensor, to_rows: Weights, attend: Weights, mix: Weights, grow: Weights, shrink: Weights, heads: int
+) -> Tensor:
+    """Linear over rows, then one post-norm encoder layer over the rows as tokens of width D."""
+    x = row_layer(rows, to_rows).transpose(1, 2).contiguous()
+    attended = kernels.attention(F.linear(x, attend.weight[0], attend.bias), heads)
+    x = layer_norm(x + F.linear(attended, mix.weight[0], mix.bias), mix.norm)
+    hidden = torch.relu_(F.linear(x, grow.weight[0], grow.bias))
+    x = layer_norm(x + F.linear(hidden, shrink.weight[0], shrink.bias), shrink.norm)
+    return x.transpose(1, 2).contiguous()
+
+
+def factorization_machine(rows: Tensor) -> Tensor:
+    """Square of the sum minus sum of the squares, `[B, D, rows]` to `[B, D]` (no factor 1/2)."""
+    total = rows.sum(-1)
+    return total * total - rows.square().sum(-1)
+
+
+def merge_rows(dense: Tensor, layer: Weights, width: int) -> Tensor:
+    """The dense stream as 8 extra rows, `[B, d]` to `[B, D, 8]`."""
+    return dense_layer((dense,), layer).unflatten(1, (-1, width)).transpose(1, 2)
+
+
+def logit(parts: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor) -> Tensor:
+    """Linear to one number. Parts `[B, d]` or `[B, D, rows]`; a weight `[1, n]` counts row by row."""
+    out = bias
+    for part, weight in zip(parts, weights):
+        if part.dim() == 3:
+            weight = weight.view(part.shape[2], part.shape[1]).t()
+            part = part.flatten(1)
+        out = torch.addmv(out, part, weight.reshape(-1))
+    return out

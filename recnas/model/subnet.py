@@ -1,0 +1,67 @@
+"""One NASRec architecture as a network of its own, for training from scratch.
+
+The parameters have the shapes of the reference's standalone networks: one Linear over the concatenated
+inputs, and a square gate that also covers the padding. Parts the logit does not depend on are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from recnas.model.nasrec_forward import run
+from recnas.model.nasrec_init import attach, fill
+from recnas.model.nasrec_plan import NetShape, build_plan
+from recnas.model.supernet import Supernet
+from recnas.space.nasrec_arch import NasrecArch
+
+
+class Subnet(nn.Module):
+    """A standalone network.
+
+    Args:
+        arch: what to build.
+        shape: raw widths and options.
+        generator: source of the initial weights; None draws from torch's global one.
+        keep_dead: also build what the logit does not depend on, to compare parameter counts with networks
+            that do; such parameters never receive a gradient.
+    """
+
+    def __init__(
+        self, arch: NasrecArch, shape: NetShape, generator: torch.Generator | None = None, keep_dead: bool = False
+    ) -> None:
+        super().__init__()
+        self.arch = arch
+        self.shape = shape
+        self._build = build_plan(arch, shape, sliced=False, keep_dead=keep_dead)
+        # Forward always follows the live plan.
+        self.plan = build_plan(arch, shape, sliced=False)
+        for param in self._build.params:
+            attach(self, param.name, nn.Parameter(fill(torch.empty(param.shape), param.init, generator)))
+
+    def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
+        """Logits `[B]` of `dense [B, I]` and `embedded [B, F, D]`."""
+        return run(self.plan, dict(self.named_parameters()), dense, embedded)
+
+    def functional(self, params: Mapping[str, Tensor], dense: Tensor, embedded: Tensor) -> Tensor:
+        """The same under other parameters, given by name."""
+        return run(self.plan, params, dense, embedded)
+
+    def slices(self) -> list[tuple[str, Tensor, str, tuple[slice, ...]]]:
+        """Every parameter as one whole slice, for the optimizers of `recnas.train.slice_optim`."""
+        return [(name, p, name, ()) for name, p in self.named_parameters()]
+
+    @torch.no_grad()
+    def copy_from(self, supernet: Supernet) -> Subnet:
+        """Take over the slices this architecture uses in the supernet.
+
+        The parts of a gate that only ever multiply padding are in no slice and keep their values.
+        """
+        storages = supernet.storages
+        mine = dict(self.named_parameters())
+        for param in supernet.plan(self.arch).params:
+            for piece in param.pieces:
+                mine[param.name][piece.target].copy_(storages[param.name][piece.source])
+        return self

@@ -1,0 +1,134 @@
+"""One NASRec architecture as a value, and which of its parts the logit depends on.
+
+An architecture is a chain of blocks. Input 0 is the raw data, input j is the output of block j
+(1-based), and block b may read inputs 0..b-1. Each block has a dense stream (a vector of `dense_dim`
+units) and a sparse stream (`sparse_dim` rows of embedding width, 8 more with `merge`). Several
+operators of one stream are summed; the spaces draw exactly one each, the supernet's full path uses all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+# Operators. The first four produce the dense stream, the last two the sparse stream.
+FC = "fc"
+DOT = "dot"
+GATE = "gate"
+SUM = "sum"
+TRANSFORMER = "transformer"
+EFC = "efc"
+DENSE_OPS = (FC, DOT, GATE, SUM)
+SPARSE_OPS = (TRANSFORMER, EFC)
+
+DENSE_DIMS = (16, 32, 64, 128, 256, 512, 768, 1024)
+SPARSE_DIMS = (16, 32, 48, 64)
+MERGE_ROWS = 8  # rows that the dense-to-sparse merge appends
+MAX_INPUTS = 4  # at most this many dense_in or sparse_in connections when sampled
+
+
+def dot_rows(dense_dim: int) -> int:
+    """Rows the dot-product operator projects to, so that about `dense_dim` products come out."""
+    return round((2 * dense_dim) ** 0.5)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One choice block. Connection tuples are sorted and hold no repeats."""
+
+    dense_ops: tuple[str, ...]
+    sparse_ops: tuple[str, ...]
+    dense_dim: int
+    sparse_dim: int
+    merge: bool  # 8 extra sparse rows made from the dense stream (before FM is added)
+    fm: bool  # factorization machine of the sparse stream, added to the dense stream
+    dense_in: tuple[int, ...]  # read by fc and dot
+    sparse_in: tuple[int, ...]  # read by dot, transformer and efc
+    left: tuple[int, ...]  # read by gate and sum; one input each when sampled
+    right: tuple[int, ...]
+
+    @property
+    def sparse_rows(self) -> int:
+        """Rows of the block's sparse output."""
+        return self.sparse_dim + (MERGE_ROWS if self.merge else 0)
+
+
+@dataclass(frozen=True)
+class NasrecArch:
+    """A whole network: `space` is the name it was drawn from, `blocks` in order."""
+
+    space: str
+    blocks: tuple[Block, ...]
+
+    @cached_property
+    def key(self) -> str:
+        """Name of the standalone network; equal for descriptions that build the same one."""
+        from recnas.space import nasrec_key  # it needs this module first
+
+        return nasrec_key.key(self)
+
+    @cached_property
+    def shared_key(self) -> str:
+        """Name of the path through a weight-sharing supernet, where positions count too."""
+        from recnas.space import nasrec_key
+
+        return nasrec_key.shared_key(self)
+
+
+class LiveBlock(NamedTuple):
+    """Which parts of a block the logit depends on. `dense` and `sparse` are the summed operator
+    outputs; `fm` and `merge` the two optional bits where the stream they feed is read by someone."""
+
+    dense: bool
+    sparse: bool
+    fm: bool
+    merge: bool
+
+
+class ReadBlock(NamedTuple):
+    """Which finished outputs of a block somebody downstream (a live operator or the head) reads."""
+
+    dense: bool
+    sparse: bool
+
+
+def live_parts(arch: NasrecArch) -> tuple[LiveBlock, ...]:
+    """For each block, which of its parts the logit depends on."""
+    return tuple(live for live, _ in _walk_back(arch))
+
+
+def read_streams(arch: NasrecArch) -> tuple[ReadBlock, ...]:
+    """For each block, which outputs are read; switching on `merge` (`fm`) there has an effect exactly
+    when the sparse (dense) one is."""
+    return tuple(read for _, read in _walk_back(arch))
+
+
+def _walk_back(arch: NasrecArch) -> list[tuple[LiveBlock, ReadBlock]]:
+    """From the head, which reads both streams of the last block, down to block 1."""
+    n = len(arch.blocks)
+    dense_read = [False] * (n + 1)
+    sparse_read = [False] * (n + 1)
+    dense_read[n] = sparse_read[n] = True
+    found: list[tuple[LiveBlock, ReadBlock]] = []
+    for b in range(n, 0, -1):
+        block = arch.blocks[b - 1]
+        fm = block.fm and dense_read[b]
+        merge = block.merge and sparse_read[b]
+        dense = dense_read[b] or merge
+        sparse = sparse_read[b] or fm
+        found.append((LiveBlock(dense, sparse, fm, merge), ReadBlock(dense_read[b], sparse_read[b])))
+        if dense:
+            if FC in block.dense_ops or DOT in block.dense_ops:
+                for j in block.dense_in:
+                    dense_read[j] = True
+            if DOT in block.dense_ops:
+                for j in block.sparse_in:
+                    sparse_read[j] = True
+            if GATE in block.dense_ops or SUM in block.dense_ops:
+                for j in (*block.left, *block.right):
+                    dense_read[j] = True
+        if sparse:
+            for j in block.sparse_in:
+                sparse_read[j] = True
+    return found[::-1]
