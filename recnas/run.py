@@ -44,8 +44,12 @@ def write_atomic(path: Path, write: Callable[[IO[bytes]], None]) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    text = json.dumps(value, indent=1, sort_keys=False, allow_nan=False) + "\n"
-    write_atomic(path, lambda file: file.write(text.encode()) and None)
+    text = json.dumps(value, indent=1, allow_nan=False) + "\n"
+
+    def write(file: IO[bytes]) -> None:
+        file.write(text.encode())
+
+    write_atomic(path, write)
 
 
 def _fsync_folder(folder: Path) -> None:
@@ -76,7 +80,7 @@ class FolderLock:
 
     def __enter__(self) -> FolderLock:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(self.path, "a+")  # noqa: SIM115 - held open for the life of the lock
+        file = open(self.path, "a+")  # held open for the life of the lock
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -20,6 +20,11 @@ from recnas.errors import DataError
 _MAGIC = b"RNARRAY1"
 
 
+def crc32(array: np.ndarray) -> int:
+    """Checksum of an array's bytes."""
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data) if array.size else 0
+
+
 def write_arrays(path: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
     """Write atomically: a reader finds the whole file under its name, or none."""
     header: dict[str, Any] = {"facts": facts, "arrays": {}}
@@ -28,7 +33,7 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any
     for name, array in arrays.items():
         array = np.ascontiguousarray(array)
         view = array.reshape(-1).view(np.uint8)
-        header["arrays"][name] = [array.dtype.str, list(array.shape), offset, zlib.crc32(view)]
+        header["arrays"][name] = [array.dtype.str, list(array.shape), offset, crc32(array)]
         buffers.append(view)
         offset += view.nbytes
     text = json.dumps(header).encode()
@@ -75,6 +80,6 @@ class ArrayFile:
     def is_whole(self) -> bool:
         """Whether every array still has the bytes that were written."""
         try:
-            return all(zlib.crc32(self.read(name).reshape(-1).view(np.uint8)) == entry[3] for name, entry in self._arrays.items())
+            return all(crc32(self.read(name)) == entry[3] for name, entry in self._arrays.items())
         except (DataError, OSError):
             return False

@@ -7,7 +7,8 @@ each other, so they are parsed by several threads and a finished one is never pa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,14 +119,17 @@ def _jobs(writer: ChunkWriter, file: int, source: Source, block_bytes: int) -> I
     if writer.recipe.format == "parquet":
         needed = writer.recipe.sources(tuple(column.source for column in writer.inputs))
         for block, batch in enumerate(parquet_batches(source, writer.recipe, needed, PARQUET_ROWS)):
-            yield _job(writer, file, block, lambda b=block, d=batch: writer.parquet_batch(file, b, d)), batch.nbytes
+            yield _job(writer, file, block, partial(writer.parquet_batch, file, block, batch)), batch.nbytes
     elif source.compression:
         for block, text in enumerate(stream_blocks(source, block_bytes)):
-            yield _job(writer, file, block, lambda b=block, t=text: writer.text_block(file, b, t)), len(text)
+            yield _job(writer, file, block, partial(writer.text_block, file, block, text)), len(text)
     else:
         for block in range(-(-source.size // block_bytes)):
-            make = lambda b=block: writer.text_block(file, b, block_at(source, b, block_bytes))  # noqa: E731
-            yield _job(writer, file, block, make), min(block_bytes, source.size - block * block_bytes)
+            yield _job(writer, file, block, partial(_read_and_parse, writer, file, source, block, block_bytes)), min(block_bytes, source.size - block * block_bytes)
+
+
+def _read_and_parse(writer: ChunkWriter, file: int, source: Source, block: int, block_bytes: int) -> ArrayFile:
+    return writer.text_block(file, block, block_at(source, block, block_bytes))
 
 
 def _job(writer: ChunkWriter, file: int, block: int, make: Callable[[], ArrayFile]) -> Callable[[], ArrayFile]:
@@ -147,7 +151,7 @@ def _in_order(pool: ThreadPoolExecutor, jobs: Iterator[Job], ahead: int) -> Iter
     finally:
         for future, _ in waiting:
             future.cancel()
-        wait([future for future, _ in waiting], return_when=FIRST_COMPLETED if not waiting else "ALL_COMPLETED")
+        wait([future for future, _ in waiting])
 
 
 def resolve_columns(recipe: Recipe, source: Source) -> tuple[str, ...]:

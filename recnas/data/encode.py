@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from recnas.data.arrayfile import ArrayFile
+from recnas.data.arrayfile import ArrayFile, crc32
 from recnas.data.schema import MISSING_ID, UNKNOWN_ID
-from recnas.data.split import SPLITS, TRAIN
+from recnas.data.split import SPLITS
 from recnas.data.vocabulary import IdTable
 
+_MOMENT_ROWS = 65_536
 ARRAYS = {"dense": "dense.f32", "ids": "ids.i32", "label": "label.i8"}
 
 
@@ -83,15 +84,15 @@ class Encoder:
                 column[missing] = MISSING_ID
             ids[:, j] = column
         order = np.argsort(split, kind="stable")
-        counts = np.bincount(split, minlength=len(SPLITS))
-        arrays = {"dense": dense[order], "ids": ids[order], "label": label[order]}
-        entry: dict[str, Any] = {"rows": counts.tolist(), "splits": []}
+        counts: list[int] = np.bincount(split, minlength=len(SPLITS)).tolist()
+        arrays: dict[str, np.ndarray] = {"dense": dense[order], "ids": ids[order], "label": label[order]}
+        parts: list[dict[str, Any]] = []
         start = 0
-        for s, count in enumerate(counts.tolist()):
-            part = {name: array[start : start + count] for name, array in arrays.items()}
-            entry["splits"].append({"crc": self._write(s, offsets[s], part), **_facts(part, with_moments=s == TRAIN)})
+        for s, count in enumerate(counts):
+            part: dict[str, np.ndarray] = {name: array[start : start + count] for name, array in arrays.items()}
+            parts.append({"crc": self._write(s, int(offsets[s]), part), **_facts(part)})
             start += count
-        return entry
+        return {"rows": counts, "splits": parts}
 
     def _write(self, split: int, first_row: int, part: dict[str, np.ndarray]) -> list[int]:
         crc = []
@@ -103,7 +104,7 @@ class Encoder:
             while len(view):
                 written = os.pwrite(self.files.handles[split][name], view, position)
                 view, position = view[written:], position + written
-            crc.append(zlib.crc32(flat))
+            crc.append(crc32(rows))
         return crc
 
     def is_written(self, entry: dict[str, Any], offsets: list[int]) -> bool:
@@ -127,18 +128,14 @@ def read_missing(chunk: ArrayFile, name: str, rows: int) -> np.ndarray | None:
     return np.unpackbits(chunk.read(key), count=rows).view(bool)
 
 
-def _facts(part: dict[str, np.ndarray], with_moments: bool) -> dict[str, Any]:
-    ids, dense = part["ids"], part["dense"]
-    facts: dict[str, Any] = {
+def _facts(part: dict[str, np.ndarray]) -> dict[str, Any]:
+    ids = part["ids"]
+    return {
         "clicks": int(part["label"].sum(dtype=np.int64)),
         "unknown": np.count_nonzero(ids == UNKNOWN_ID, axis=0).tolist(),
         "missing": np.count_nonzero(ids == MISSING_ID, axis=0).tolist(),
         "largest": ids.max(axis=0).tolist() if len(ids) else [0] * ids.shape[1],
     }
-    if with_moments:
-        facts["sum"] = dense.sum(axis=0, dtype=np.float64).tolist()
-        facts["sum_of_squares"] = np.square(dense, dtype=np.float64).sum(axis=0).tolist()
-    return facts
 
 
 def encode_chunks(
@@ -190,3 +187,26 @@ def _read_journal(path: Path) -> dict[int, dict[str, Any]]:
             break  # a crash cut the last line short
         entries[entry.pop("chunk")] = entry
     return entries
+
+
+def dense_moments(dense: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of every dense column, [I] each.
+
+    Blocks of fixed size in row order are combined one after the other, so that neither the number of
+    threads nor how the raw file was cut changes a digit.
+    """
+    starts = range(0, len(dense), _MOMENT_ROWS)
+
+    def block(start: int) -> tuple[int, np.ndarray, np.ndarray]:
+        part = np.asarray(dense[start : start + _MOMENT_ROWS], dtype=np.float64)
+        mean = part.mean(axis=0)
+        return len(part), mean, np.square(part - mean).sum(axis=0)
+
+    rows, mean, squares = 0, np.zeros(dense.shape[1]), np.zeros(dense.shape[1])
+    with ThreadPoolExecutor(threads, thread_name_prefix="moments") as pool:
+        for n, block_mean, block_squares in pool.map(block, starts):
+            step = block_mean - mean
+            squares += block_squares + step**2 * (rows * n / (rows + n))
+            mean += step * (n / (rows + n))
+            rows += n
+    return mean, np.sqrt(squares / max(rows, 1))

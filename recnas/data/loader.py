@@ -8,6 +8,7 @@ position is two integers.
 
 from __future__ import annotations
 
+import bisect
 import queue
 import threading
 from collections.abc import Iterator
@@ -20,8 +21,8 @@ from recnas.data.batch import Batch
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError, DataError
 
-BLOCK_ROWS = 1024  # read together: about 50 kB of dense and 100 kB of ids for Criteo
-POOL_BLOCKS = 64  # permuted together: 65,536 rows
+BLOCK_ROWS = 512  # read together: 26 kB of dense and 52 kB of ids for Criteo
+POOL_BLOCKS = 32  # permuted together: 16,384 rows, small enough to stay in a processor's cache
 
 
 class BatchLoader:
@@ -63,9 +64,8 @@ class BatchLoader:
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
         self.rank, self.world, self.drop_last = rank, world, drop_last
         self.pin_memory, self.prefetch = pin_memory, prefetch
-        self._dense = data.array(split, "dense")
-        self._ids = data.array(split, "ids")
-        self._label = data.array(split, "label")
+        # Plain arrays over the maps: slicing the memmap subclass costs several microseconds each time.
+        self._dense, self._ids, self._label = (np.asarray(data.array(split, name)) for name in ("dense", "ids", "label"))
         self._epoch = 0
         self._batch = 0  # of this worker, within the epoch
 
@@ -101,64 +101,73 @@ class BatchLoader:
     def _in_order(self, numbers: range) -> Iterator[Batch]:
         for number in numbers:
             part = slice(number * self.batch_size, min((number + 1) * self.batch_size, self.rows))
-            yield _batch(np.array(self._dense[part]), self._ids[part], self._label[part])
+            yield _batch(self._dense[part], self._ids[part], self._label[part])
 
     def _shuffled(self, epoch: int, numbers: range) -> Iterator[Batch]:
-        pool = _Pool(self._dense, self._ids, self._label, self.rows, self.seed, epoch)
+        pool = _Pool((self._dense, self._ids, self._label), self.rows, self.seed, epoch)
         for number in numbers:
             yield pool.batch(number * self.batch_size, min((number + 1) * self.batch_size, self.rows))
 
 
 class _Pool:
-    """The shuffled order of one epoch, with one pool of rows in memory."""
+    """The shuffled order of one epoch, with one pool of rows in memory.
 
-    def __init__(self, dense: np.ndarray, ids: np.ndarray, label: np.ndarray, rows: int, seed: int, epoch: int) -> None:
-        self.arrays = (dense, ids, label)
-        self.rows, self.seed, self.epoch = rows, seed, epoch
-        blocks = np.random.default_rng([seed, epoch]).permutation(-(-rows // BLOCK_ROWS))
-        sizes = np.minimum((blocks + 1) * BLOCK_ROWS, rows) - blocks * BLOCK_ROWS
-        self.members = [blocks[i : i + POOL_BLOCKS] for i in range(0, len(blocks), POOL_BLOCKS)]
-        pool_rows = [int(sizes[i : i + POOL_BLOCKS].sum()) for i in range(0, len(blocks), POOL_BLOCKS)]
-        self.starts = np.concatenate(([0], np.cumsum(pool_rows)))  # of each pool, in shuffled order
-        self.loaded = -1
+    Blocks are copied into the pool before rows are drawn from it: the copy reads the file in long
+    stretches, and the random draws then hit the cache. That is what makes shuffling cheap.
+    """
+
+    def __init__(self, arrays: tuple[np.ndarray, ...], rows: int, seed: int, epoch: int) -> None:
+        rng = np.random.default_rng([seed, epoch])
+        self.arrays, self.rows = arrays, rows
+        self.blocks = rng.permutation(-(-rows // BLOCK_ROWS))
+        # One permutation serves every pool of the epoch: their rows differ, so their mixtures do too.
+        self.within = rng.permutation(BLOCK_ROWS * POOL_BLOCKS)
+        sizes = np.minimum((self.blocks + 1) * BLOCK_ROWS, rows) - self.blocks * BLOCK_ROWS
+        pool_rows = [int(sizes[i : i + POOL_BLOCKS].sum()) for i in range(0, len(sizes), POOL_BLOCKS)]
+        self.starts = np.concatenate(([0], np.cumsum(pool_rows))).tolist()  # of each pool, in shuffled order
+        # Ids and labels widen while they are copied anyway.
+        dtypes = (np.float32, np.int64, np.float32)
+        self.held = [np.empty((BLOCK_ROWS * POOL_BLOCKS, *array.shape[1:]), kind) for array, kind in zip(arrays, dtypes)]
+        self.number = -1
 
     def batch(self, start: int, stop: int) -> Batch:
+        """The rows at places start..stop-1 of the shuffled order."""
         parts = []
         while start < stop:
-            number = int(np.searchsorted(self.starts, start, side="right")) - 1
-            self._load(number)
-            end = min(stop, int(self.starts[number + 1]))
-            chosen = self.order[start - self.starts[number] : end - self.starts[number]]
-            parts.append(tuple(np.take(array, chosen, axis=0) for array in self.held))
+            number = bisect.bisect_right(self.starts, start) - 1
+            if number != self.number:
+                self._fill(number)
+            first, end = self.starts[number], min(stop, self.starts[number + 1])
+            order = self.order[start - first : end - first]
+            parts.append([_take_rows(array, order) for array in self.held])
             start = end
-        if len(parts) == 1:
-            return _batch(*parts[0])
-        return _batch(*(np.concatenate(arrays) for arrays in zip(*parts)))
+        return _batch(*parts[0]) if len(parts) == 1 else _batch(*(np.concatenate(arrays) for arrays in zip(*parts)))
 
-    def _load(self, number: int) -> None:
-        if number == self.loaded:
-            return
-        members = self.members[number]
-        spans = [(int(b) * BLOCK_ROWS, min((int(b) + 1) * BLOCK_ROWS, self.rows)) for b in members]
-        total = int(self.starts[number + 1] - self.starts[number])
-        # Ids become 64-bit here, while they are being copied anyway.
-        dtypes = (np.float32, np.int64, np.float32)
-        self.held = tuple(np.empty((total, *array.shape[1:]), dtype=kind) for array, kind in zip(self.arrays, dtypes))
+    def _fill(self, number: int) -> None:
         at = 0
-        for begin, end in spans:
+        for block in self.blocks[number * POOL_BLOCKS : (number + 1) * POOL_BLOCKS].tolist():
+            begin, end = block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, self.rows)
             for target, source in zip(self.held, self.arrays):
                 target[at : at + end - begin] = source[begin:end]
             at += end - begin
-        self.order = np.random.default_rng([self.seed, self.epoch, number]).permutation(total)
-        self.loaded = number
+        self.order = self.within if at == len(self.within) else self.within[self.within < at]
+        self.number = number
+
+
+def _take_rows(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """`array[rows]`, a row as one opaque value: one copy per row, whatever its width."""
+    if array.ndim == 1:
+        return array.take(rows)
+    width = array.shape[1]
+    if width == 0:
+        return np.zeros((len(rows), 0), dtype=array.dtype)
+    return array.view(f"V{width * array.itemsize}").ravel().take(rows).view(array.dtype).reshape(len(rows), width)
 
 
 def _batch(dense: np.ndarray, ids: np.ndarray, label: np.ndarray) -> Batch:
-    return Batch(
-        torch.from_numpy(dense),
-        torch.from_numpy(ids.astype(np.int64, copy=False)),
-        torch.from_numpy(label.astype(np.float32, copy=False)),
-    )
+    """Ids and labels widen to what networks take; dense rows in file order stay views of the file."""
+    wide_ids, wide_label = ids.astype(np.int64, copy=False), label.astype(np.float32, copy=False)
+    return Batch(torch.from_numpy(dense), torch.from_numpy(wide_ids), torch.from_numpy(wide_label))
 
 
 def _ahead(batches: Iterator[Batch], depth: int) -> Iterator[Batch]:

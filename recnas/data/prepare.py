@@ -22,10 +22,10 @@ import numpy as np
 
 from recnas.data.arrayfile import ArrayFile
 from recnas.data.chunks import ChunkWriter, bad_lines, resolve_columns, write_chunks
+from recnas.data.encode import Encoder, SplitFiles, dense_moments, encode_chunks, read_missing
 from recnas.data.finish import Finisher, write_rejects
-from recnas.data.encode import Encoder, SplitFiles, encode_chunks, read_missing
 from recnas.data.joins import SideTable, load_side_table
-from recnas.data.prepared import PreparedData, prepared_options
+from recnas.data.prepared import PreparedData, open_array, prepared_options
 from recnas.data.recipes import InputColumn, Recipe, load_recipe
 from recnas.data.schema import DenseField, Schema, SparseField
 from recnas.data.sources import Source, find_sources
@@ -85,7 +85,7 @@ def prepare(
     recipe_name: str,
     raw: list[Path | str],
     out: Path | str,
-    options: PrepareOptions = PrepareOptions(),
+    options: PrepareOptions | None = None,
     *,
     memory: int = 2 << 30,
     threads: int | None = None,
@@ -93,6 +93,7 @@ def prepare(
 ) -> PreparedData:
     """Prepare raw files into the folder `out`, or continue there, or return what is already done."""
     recipe = load_recipe(recipe_name)
+    options = options or PrepareOptions()
     options.check(recipe)
     protocol = options.protocol or recipe.protocol
     check_protocol(protocol, recipe, Path(options.split_index) if options.split_index else None)
@@ -269,8 +270,7 @@ class _Preparation:
         days = self.recipe.time.days if self.recipe.time else None
         index = Path(self.options.split_index) if self.options.split_index else None
         splits = assign_split(self.protocol, self.options.seed, rows, days, index)
-        sizes = sum(np.bincount(split, minlength=len(SPLITS)) for split in splits)
-        if int(sizes[TRAIN]) == 0:
+        if _rows_per_split(splits)[TRAIN] == 0:
             raise DataError("No row fell into the training split.", "Give more rows, or another --protocol.")
         return splits
 
@@ -312,7 +312,7 @@ class _Preparation:
         self, chunks: list[ArrayFile], splits: list[np.ndarray], tables: dict[str, IdTable]
     ) -> tuple[list[dict[str, Any]], tuple[DenseField, ...]]:
         dense = [column for column in self.inputs if column.is_dense]
-        sizes = sum(np.bincount(split, minlength=len(SPLITS)) for split in splits).tolist()
+        sizes = _rows_per_split(splits)
         self.progress.phase("encode", sum(sizes), "rows")
         files = SplitFiles.allocate(self.work / "done", sizes, len(dense), len(tables))
         try:
@@ -320,15 +320,12 @@ class _Preparation:
             entries = encode_chunks(encoder, chunks, splits, self.work / "encoded.jsonl", self.threads, self.progress.advance)
         finally:
             files.close()
-        # Added up in chunk order, so that the number of threads does not change a digit.
-        first = np.zeros(len(dense))
-        second = np.zeros(len(dense))
-        for entry in entries:
-            first += entry["splits"][TRAIN]["sum"]
-            second += entry["splits"][TRAIN]["sum_of_squares"]
-        mean = first / sizes[TRAIN]
-        std = np.sqrt(np.maximum(second / sizes[TRAIN] - mean**2, 0.0))
+        names = Schema(tuple(DenseField(column.name) for column in dense), ())
+        mean, std = dense_moments(open_array(self.work / "done", "train", "dense", sizes[TRAIN], names), self.threads)
         return entries, tuple(
             DenseField(column.name, column.transform, float(m), float(s)) for column, m, s in zip(dense, mean, std)
         )
 
+
+def _rows_per_split(splits: list[np.ndarray]) -> list[int]:
+    return np.sum([np.bincount(split, minlength=len(SPLITS)) for split in splits], axis=0).tolist()

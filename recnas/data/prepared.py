@@ -42,7 +42,7 @@ def prepared_options(recipe: Recipe, options: PrepareOptions, protocol: str, sou
 
 
 def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) -> np.ndarray:
-    """One array of one split as a read-only memory map."""
+    """One array of one split as a private memory map: reading costs no copy."""
     name, dtype = _FILES[array]
     shape = {"dense": (rows, schema.n_dense), "ids": (rows, schema.n_sparse), "label": (rows,)}[array]
     if 0 in shape:
@@ -58,7 +58,8 @@ def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) 
             f"{path} has {size:,} bytes, but the manifest's {rows:,} rows need {expected:,}.",
             "The folder was changed after it was prepared. Prepare it again.",
         )
-    return np.memmap(path, dtype=dtype, mode="r", shape=shape)
+    # Copy-on-write: torch wants writable memory, and no write can reach the file.
+    return np.memmap(path, dtype=dtype, mode="c", shape=shape)
 
 
 class PreparedData:

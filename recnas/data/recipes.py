@@ -180,7 +180,8 @@ class Recipe(Settings):
         return found
 
     def optional_names(self) -> list[str]:
-        return [name for group in (*self.dense, *self.sparse) if group.optional for name in group.columns]
+        groups: list[DenseGroup | SparseGroup] = [*self.dense, *self.sparse]
+        return [name for group in groups if group.optional for name in group.columns]
 
     def sources(self, with_optional: bool | tuple[str, ...] = False) -> list[str]:
         """Raw columns that are read, each once."""

@@ -106,9 +106,7 @@ class IdTable:
 
     def _slot(self, keys: np.ndarray) -> np.ndarray:
         factor = 2654435761 if self._dtype is np.uint32 else 0x9E3779B97F4A7C15
-        mixed = keys * self._dtype(factor)
-        mixed >>= self._shift
-        return mixed
+        return np.right_shift(keys * self._dtype(factor), self._shift)
 
     def look_up(self, keys: np.ndarray) -> np.ndarray:
         """int32 ids of uint32 or uint64 keys."""

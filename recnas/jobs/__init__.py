@@ -1,0 +1,1 @@
+"""Jobs wire the rooms together: the only place that knows everything. A command calls one job."""

@@ -28,7 +28,7 @@ def run(plan: Plan, params: Params, dense: Tensor, embedded: Tensor) -> Tensor:
         dense = dense.new_zeros(dense.shape[0], 1)
     dense_out: list[Tensor | None] = [dense]
     # The rows of a block and its merge rows stay apart: their weight columns are apart as well.
-    sparse_out: list[tuple[Tensor, ...]] = [(embedded.transpose(1, 2).contiguous(),)]
+    sparse_out: list[tuple[Tensor, ...]] = [(embedded.permute(2, 0, 1).contiguous(),)]
     for block in plan.blocks:
         y_dense, y_sparse = _run_block(block, plan, params, dense_out, sparse_out)
         dense_out.append(y_dense)

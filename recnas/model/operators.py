@@ -1,8 +1,8 @@
 """The operators of a NASRec block, as functions of tensors.
 
-Layouts. Dense stream `[B, d]`. Sparse stream `[B, D, rows]`, rows last: a Linear over rows is then one
-matrix product over B * D vectors, and LayerNorm and FM work along the last axis. Only the transformer,
-which works along D, turns it round.
+Layouts. Dense stream `[B, d]`. Sparse stream `[D, B, rows]`: with rows last a Linear over rows is one
+matrix product over D * B vectors, and LayerNorm and FM work along the last axis; with D first the layers of
+the transformer, which mix along D, are one product `[n, D] @ [D, B * rows]`. Nothing is ever transposed.
 
 Weights arrive as tuples. With one weight, the inputs are concatenated and multiplied once (a standalone
 network); with one weight per input, the products are accumulated (leaf views of the supernet).
@@ -44,7 +44,7 @@ def dense_layer(xs: Sequence[Tensor], layer: Weights) -> Tensor:
 
 
 def row_layer(x: Tensor, layer: Weights) -> Tensor:
-    """Linear over rows, `[B, D, rows]` to `[B, D, n]`, then LayerNorm over the n rows."""
+    """Linear over rows, `[D, B, rows]` to `[D, B, n]`, then LayerNorm over the n rows."""
     if layer.weight:
         # A weight over rows is at most a few tens of kilobytes: joining its pieces costs less than
         # accumulating one product after the other.
@@ -67,8 +67,8 @@ def pad(x: Tensor, width: int) -> Tensor:
 
 def dot(dense: Sequence[Tensor], rows: Tensor, to_row: Weights, to_rows: Weights, out: Weights) -> Tensor:
     """Products of all pairs among one row made from the dense inputs (first) and p sparse rows."""
-    first = dense_layer(dense, to_row).unsqueeze(-1)
-    products = kernels.pairwise_dots(torch.cat((first, row_layer(rows, to_rows)), -1))
+    first = dense_layer(dense, to_row).t().unsqueeze(-1)  # [D, B, 1]
+    products = kernels.pairwise_dots(torch.cat((first, row_layer(rows, to_rows)), -1).transpose(0, 1))
     return dense_layer((products,), out)
 
 
@@ -108,31 +108,42 @@ def transformer(
     rows: Tensor, to_rows: Weights, attend: Weights, mix: Weights, grow: Weights, shrink: Weights, heads: int
 ) -> Tensor:
     """Linear over rows, then one post-norm encoder layer over the rows as tokens of width D."""
-    x = row_layer(rows, to_rows).transpose(1, 2).contiguous()
-    attended = kernels.attention(F.linear(x, attend.weight[0], attend.bias), heads)
-    x = layer_norm(x + F.linear(attended, mix.weight[0], mix.bias), mix.norm)
-    hidden = torch.relu_(F.linear(x, grow.weight[0], grow.bias))
-    x = layer_norm(x + F.linear(hidden, shrink.weight[0], shrink.bias), shrink.norm)
-    return x.transpose(1, 2).contiguous()
+    x = row_layer(rows, to_rows)
+    attended = kernels.attention(column_layer(x, attend), heads)
+    x = column_norm(x + column_layer(attended, mix), mix.norm)
+    hidden = torch.relu_(column_layer(x, grow))
+    return column_norm(x + column_layer(hidden, shrink), shrink.norm)
+
+
+def column_layer(x: Tensor, layer: Weights) -> Tensor:
+    """Linear along D, `[D, B, rows]` to `[n, B, rows]`; always with a bias."""
+    assert layer.bias is not None
+    return torch.addmm(layer.bias.unsqueeze(1), layer.weight[0], x.flatten(1)).unflatten(1, x.shape[1:])
+
+
+def column_norm(x: Tensor, norm: tuple[Tensor, Tensor] | None) -> Tensor:
+    assert norm is not None
+    return kernels.column_norm(x, norm[0], norm[1])
 
 
 def factorization_machine(rows: Tensor) -> Tensor:
-    """Square of the sum minus sum of the squares, `[B, D, rows]` to `[B, D]` (no factor 1/2)."""
+    """Square of the sum minus sum of the squares, `[D, B, rows]` to `[B, D]` (no factor 1/2)."""
     total = rows.sum(-1)
-    return total * total - rows.square().sum(-1)
+    return (total * total - rows.square().sum(-1)).t()
 
 
 def merge_rows(dense: Tensor, layer: Weights, width: int) -> Tensor:
-    """The dense stream as 8 extra rows, `[B, d]` to `[B, D, 8]`."""
-    return dense_layer((dense,), layer).unflatten(1, (-1, width)).transpose(1, 2)
+    """The dense stream as 8 extra rows, `[B, d]` to `[D, B, 8]`."""
+    return dense_layer((dense,), layer).unflatten(1, (-1, width)).permute(2, 0, 1)
 
 
 def logit(parts: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor) -> Tensor:
-    """Linear to one number. Parts `[B, d]` or `[B, D, rows]`; a weight `[1, n]` counts row by row."""
+    """Linear to one number. Parts `[B, d]` or `[D, B, rows]`; a weight `[1, n]` counts row by row."""
     out = bias
     for part, weight in zip(parts, weights):
         if part.dim() == 3:
-            weight = weight.view(part.shape[2], part.shape[1]).t()
-            part = part.flatten(1)
-        out = torch.addmv(out, part, weight.reshape(-1))
+            by_column = weight.view(part.shape[2], part.shape[0]).t().unsqueeze(-1)  # [D, rows, 1]
+            out = out + torch.bmm(part, by_column).sum(0).squeeze(-1)
+        else:
+            out = out + torch.mm(part, weight.t()).squeeze(-1)
     return out

@@ -62,15 +62,15 @@ class NasrecSpace(Space[NasrecArch]):
                 f"connections={connections!r} is not a law for the number of inputs",
                 nearest_name(str(connections), CONNECTION_LAWS),
             )
-        _need_positive("blocks", blocks)
-        _need_positive("max_inputs", max_inputs)
-        _need_positive("dense_dims", tuple(dense_dims))
-        _need_positive("sparse_dims", tuple(sparse_dims))
+        (self.blocks,) = _positive("blocks", blocks)
+        (max_inputs,) = _positive("max_inputs", max_inputs)
         self.rules = replace(
-            base, dense_dims=tuple(dense_dims), sparse_dims=tuple(sparse_dims), max_inputs=max_inputs
+            base,
+            dense_dims=_positive("dense_dims", dense_dims),
+            sparse_dims=_positive("sparse_dims", sparse_dims),
+            max_inputs=max_inputs,
         )
         self.name = self.rules.name
-        self.blocks = blocks
         self.connections = connections
 
     def __repr__(self) -> str:
@@ -156,11 +156,12 @@ class NasrecSpace(Space[NasrecArch]):
         return len(self.rules.sparse_ops) * self._input_sets(b) * widths * 4
 
 
-def _need_positive(option: str, given: Any) -> None:
-    """Complain unless `given` is a whole number from 1 up, or a non-empty list of different ones."""
-    values = given if isinstance(given, (tuple, list)) else (given,)
+def _positive(option: str, given: Any) -> tuple[int, ...]:
+    """`given` as a tuple, if it is a whole number from 1 up or a list of different ones."""
+    values = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     if not values or len(set(values)) < len(values) or not all(is_int(v) and v >= 1 for v in values):
         raise SpaceError(
             f"{option}={given!r} does not describe a NASRec space",
             f"give {option} as whole numbers from 1 up, each once",
         )
+    return values

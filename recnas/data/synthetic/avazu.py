@@ -17,7 +17,7 @@ from recnas.data.synthetic import text
 from recnas.data.synthetic.hashing import key_of, scatter32, uniform
 from recnas.data.synthetic.laws import CategoryLaw, Choice, Zipf
 from recnas.data.synthetic.layout import Drawn, Labels, NoSideFile
-from recnas.data.synthetic.planted import TABLE_LIMIT, F64, Inputs, Planted, code_ranks
+from recnas.data.synthetic.planted import F64, TABLE_LIMIT, Inputs, Planted, code_ranks
 
 HEADER = (
     "id,click,hour,C1,banner_pos,site_id,site_domain,site_category,app_id,app_domain,app_category,"
@@ -52,13 +52,14 @@ LAWS: dict[str, CategoryLaw] = {
 }
 
 PLANTED: tuple[Planted, ...] = (
-    *(Planted((c,), 0.24) for c in ("site_id", "app_id", "C17", "C21", "C19", "banner_pos", "device_model")),
-    *(Planted((c,), 0.12) for c in ("C18", "C20", "device_conn_type", "hour_of_day", "device_ip", "device_id")),
-    Planted(("site_id", "C17"), 0.45, rank=2),
-    Planted(("C21", "hour_of_day"), 0.35, rank=2),
-    Planted(("C19", "device_model"), 0.35, rank=2),
-    Planted(("C18", "C19", "C21"), 0.60, rank=2),
-    Planted(("banner_pos", "C17", "C18"), 0.45, rank=2),
+    *(Planted((c,), 0.28) for c in ("site_id", "C17", "C18", "C19", "C21", "banner_pos")),
+    *(Planted((c,), 0.14) for c in ("app_id", "device_model", "C20", "device_conn_type", "hour_of_day")),
+    *(Planted((c,), 0.06) for c in ("device_ip", "device_id")),
+    Planted(("site_id", "C17"), 0.40),
+    Planted(("C18", "C21"), 0.50),
+    Planted(("C21", "hour_of_day"), 0.35),
+    Planted(("C18", "C19", "C21"), 0.65),
+    Planted(("banner_pos", "C17", "C18"), 0.50),
 )
 
 _LISTS: dict[str, tuple[str, ...]] = {

@@ -18,7 +18,7 @@ from recnas.data.synthetic import text
 from recnas.data.synthetic.hashing import key_of, scatter32
 from recnas.data.synthetic.laws import LogNormalCount, Zipf
 from recnas.data.synthetic.layout import Drawn, Labels, NoSideFile
-from recnas.data.synthetic.planted import TABLE_LIMIT, F64, Inputs, Planted, code_ranks
+from recnas.data.synthetic.planted import F64, TABLE_LIMIT, Inputs, Planted, code_ranks
 
 CATEGORIES: dict[str, Zipf] = {
     "C1": Zipf(1461, 1.978, 0.972),
@@ -83,16 +83,17 @@ MISSING_TOGETHER: dict[tuple[str, ...], float] = {
 
 PLANTED: tuple[Planted, ...] = (
     *(Planted((column,), 0.30) for column in ("C2", "C6", "C14", "C17", "C20", "C23")),
-    *(Planted((column,), 0.15) for column in ("C1", "C5", "C8", "C11", "C13", "C18", "C19", "C25")),
-    *(Planted((column,), 0.08) for column in ("C3", "C4", "C7", "C10", "C15", "C26")),
-    Planted((), 0.25, count="I7"),
+    *(Planted((column,), 0.12) for column in ("C1", "C5", "C8", "C9", "C18", "C19", "C22", "C25")),
+    *(Planted((column,), 0.06) for column in ("C3", "C4", "C7", "C10", "C11", "C13", "C15", "C26")),
+    Planted((), 0.25, count="I9"),
     Planted((), 0.20, count="I6"),
     Planted(("C14",), 0.30, count="I2"),
-    Planted(("C2", "C17"), 0.40),
-    Planted(("C14", "C17"), 0.45),
-    Planted(("C6", "C23"), 0.40),
-    Planted(("C14", "C17", "C23"), 0.55),
-    Planted(("C6", "C20", "C23"), 0.45),
+    Planted(("C2", "C17"), 0.30),
+    Planted(("C14", "C17"), 0.50),
+    Planted(("C17", "C23"), 0.35),
+    Planted(("C6", "C23"), 0.50),
+    Planted(("C14", "C17", "C23"), 0.65),
+    Planted(("C6", "C20", "C23"), 0.50),
 )
 
 _SMALL_TABLE = 1 << 16  # columns up to this size look their text up; larger ones compute it
@@ -145,10 +146,14 @@ class Criteo(NoSideFile):
 
     def render(self, drawn: Drawn, clicked: Labels, rng: np.random.Generator) -> bytes:
         missing = drawn.cells["missing"]
-        columns: list[text.Cells | Sequence[text.Cells]] = [clicked.astype(np.uint8) + np.uint8(ord("0"))]
+        columns: list[text.Cells | list[text.Cells]] = [clicked.astype(np.uint8) + np.uint8(ord("0"))]
         for column, values in drawn.cells["counts"].items():
             digits = len(str(COUNTS[column].cap))
-            cells = text.signed_decimal(values, digits) if column == "I2" else [text.decimal(values, digits)]
+            cells: list[text.Cells]
+            if column == "I2":
+                cells = text.signed_decimal(values, digits)
+            else:
+                cells = [text.decimal(values, digits)]
             if column in missing:
                 cells = [text.blank(cell, missing[column]) for cell in cells]
             columns.append(cells)

@@ -7,6 +7,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -27,24 +28,28 @@ def _zstd_frame(data: bytes) -> bytes:
     return pa.Codec("zstd", compression_level=3).compress(data, asbytes=True)
 
 
+_PACKERS: dict[str, Callable[[bytes], bytes]] = {".gz": _gzip_member, ".zst": _zstd_frame, ".zstd": _zstd_frame}
+_PACKED_SHARE = 0.55  # hashed ids hardly compress: about half remains
+
+
 def compressor_for(out: Path) -> Callable[[bytes], bytes]:
     """How a chunk is packed. Members are packed one by one, in the workers, and simply follow each
     other in the file: both formats define that as the concatenation of their contents."""
-    if out.suffix == ".gz":
-        return _gzip_member
-    if out.suffix in (".zst", ".zstd"):
-        return _zstd_frame
-    return lambda data: data
+    return _PACKERS.get(out.suffix, lambda data: data)
 
 
-def check_room(folder: Path, bytes_needed: int) -> None:
-    """Refuse before the work starts if the folder is missing or the disk is clearly too small."""
+def check_target(out: Path, raw_bytes: int) -> None:
+    """Refuse before the work starts if `out` cannot be a file, or the disk is clearly too small."""
+    folder = out.parent
     if not folder.is_dir():
-        raise DataError(f"The folder {folder} does not exist, so no file can be written there.", f"mkdir -p {folder}")
+        raise DataError(f"The folder {folder} does not exist, so {out.name} cannot be written.", f"mkdir -p {folder}")
+    if out.is_dir():
+        raise DataError(f"{out} is a folder; the rows go into one file.", f"--out {out / 'train.txt'}")
+    needed = raw_bytes * (_PACKED_SHARE if out.suffix in _PACKERS else 1.0)
     free = shutil.disk_usage(folder).free
-    if bytes_needed > free:
+    if needed > free:
         raise DataError(
-            f"The file needs about {bytes_needed / 1e9:.1f} GB, but the disk of {folder} has {free / 1e9:.1f} GB free.",
+            f"The file needs about {needed / 1e9:.1f} GB, but the disk of {folder} has {free / 1e9:.1f} GB free.",
             "ask for fewer --rows, or choose an --out on another disk; a name ending in .zst takes about half",
         )
 
@@ -94,10 +99,9 @@ class WholeFiles:
 
 
 def _close_quietly(handle: BinaryIO) -> None:
-    try:
+    # A full disk also fails the last flush; the first error is the one to report.
+    with suppress(OSError):
         handle.close()
-    except OSError:  # a full disk also fails the last flush; the first error is the one to report
-        pass
 
 
 def _readable(fault: OSError, target: Path) -> DataError:

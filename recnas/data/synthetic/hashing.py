@@ -51,7 +51,7 @@ def scatter32(values: npt.NDArray[np.integer], key: int) -> U32:
 
 def uniform(values: npt.NDArray[np.integer], key: int) -> F64:
     """One number in [0, 1) per value."""
-    return (scatter64(values, key) >> np.uint64(11)) * 2.0**-53
+    return (scatter64(values, key) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def signed_effect(values: npt.NDArray[np.integer], key: int) -> F64:

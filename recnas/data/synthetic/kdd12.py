@@ -24,7 +24,7 @@ from recnas.data.synthetic import text
 from recnas.data.synthetic.hashing import key_of, scatter64, uniform
 from recnas.data.synthetic.laws import CategoryLaw, Choice, Zipf
 from recnas.data.synthetic.layout import Drawn, Labels, SideFile
-from recnas.data.synthetic.planted import TABLE_LIMIT, F64, Inputs, Planted, code_ranks
+from recnas.data.synthetic.planted import F64, TABLE_LIMIT, Inputs, Planted, code_ranks
 
 USERS = 23_669_283
 USER_UNKNOWN = 0.2
@@ -48,13 +48,13 @@ LAWS: dict[str, CategoryLaw] = {
 }
 
 PLANTED: tuple[Planted, ...] = (
-    *(Planted((c,), 0.35) for c in ("advertiser", "depth:position")),
-    *(Planted((c,), 0.18) for c in ("gender", "age", "keyword", "title", "description", "query")),
-    Planted(("advertiser", "age"), 0.45, rank=2),
-    Planted(("gender", "depth:position"), 0.35, rank=2),
-    Planted(("advertiser", "depth:position"), 0.35, rank=2),
-    Planted(("gender", "age", "depth:position"), 0.55, rank=2),
-    Planted(("advertiser", "gender", "age"), 0.50, rank=2),
+    *(Planted((c,), 0.35) for c in ("advertiser", "depth:position", "gender", "age")),
+    *(Planted((c,), 0.12) for c in ("keyword", "title", "description", "query")),
+    Planted(("advertiser", "age"), 0.35),
+    Planted(("age", "depth:position"), 0.50),
+    Planted(("gender", "depth:position"), 0.40),
+    Planted(("gender", "age", "depth:position"), 0.65),
+    Planted(("advertiser", "gender", "age"), 0.45),
 )
 
 _IMPRESSIONS_OF_CLICKED, _IMPRESSIONS_OF_OTHERS = 0.60, 0.80  # chance that a session stops here
@@ -113,8 +113,8 @@ class Kdd12:
         # Spread the frequent users over the numbers; the multiplier shares no factor with USERS.
         rank = Zipf(USERS, 0.75, 40.0).draw(rng, rows).astype(np.int64)
         user = rank * 9_999_991 % USERS + 1
-        user[rng.random(rows) < USER_UNKNOWN] = 0
         user.sort()  # the other cells are drawn after this, so sorting binds nothing to them
+        user[rng.random(rows) < USER_UNKNOWN] = 0  # many people, hence all over the file
         unknown = user == 0
         ranks = {column: law.draw(rng, rows) for column, law in LAWS.items()}
         ranks["gender"], ranks["age"] = profile(user)

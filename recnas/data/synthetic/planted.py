@@ -13,7 +13,7 @@ for: the truth of a short file is the truth of a long one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -142,7 +142,7 @@ def _tables(seed: int, layout: str, spec: Planted, laws: Mapping[str, F64]) -> l
     """
     crossed = len(spec.columns) > 1 or spec.count is not None
     # Crosses split the rows among pairs and triples of values, so rare values must fade sooner.
-    half_at = (1e-4, 2e-3, 5e-3)[len(spec.columns) - 1 + (spec.count is not None)] if spec.columns else 0.0
+    half_at = (1e-4, 5e-3, 2e-2)[len(spec.columns) - 1 + (spec.count is not None)] if spec.columns else 0.0
     latent: list[list[F32]] = []
     for component in range(spec.rank if spec.columns else 0):
         row = []
@@ -164,7 +164,6 @@ class ClickModel:
     strength: float
     terms: list[_Term]
     intercept: float = 0.0
-    term_std: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def calibrated(
@@ -182,7 +181,7 @@ class ClickModel:
         for term in model.terms:
             if term.spec.count is not None:
                 phase = 0.8 if term.spec.columns else 0.3
-                term.fit_curve(sample.logs[term.spec.count], 5.0 if term.spec.columns else 2.5, phase)
+                term.fit_curve(sample.logs[term.spec.count], 5.0 if term.spec.columns else 5.5, phase)
             term.scale = strength * term.spec.std / max(float(term.evaluate(sample).std()), 1e-9)
         total = sum(model.parts(sample).values())
         model.intercept = _intercept_for(np.asarray(total, dtype=np.float64), click_rate)

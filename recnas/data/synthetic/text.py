@@ -37,7 +37,7 @@ def hex8(numbers: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
 def _four_digits() -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
     """Texts of 0..9999 as words of 4 bytes: padded with zeros, and with NULs in front."""
     padded = np.array([b"%04d" % i for i in range(10_000)], dtype="S4").view(np.uint32)
-    bare = np.frombuffer(b"".join(b"%d" % i + b"" if i > 999 else (b"%d" % i).rjust(4, b"\0") for i in range(10_000)), dtype=np.uint32)
+    bare = np.frombuffer(b"".join((b"%d" % i).rjust(4, b"\0") for i in range(10_000)), dtype=np.uint32)
     return padded, bare
 
 
@@ -77,17 +77,15 @@ def blank(cells: Cells, where: npt.NDArray[np.bool_]) -> Cells:
     return cells
 
 
-def join_rows(columns: Sequence[Cells | Sequence[Cells]], separator: str) -> bytes:
+def join_rows(columns: Sequence[Cells | list[Cells]], separator: str) -> bytes:
     """Lines of text, one per row. A column given as a list is glued without separators."""
-    mark = np.uint8(ord(separator))
+    glued = [column if isinstance(column, list) else [column] for column in columns]
     parts: list[Cells | np.uint8] = []
-    for column in columns:
-        parts.extend(column if isinstance(column, (list, tuple)) else [column])
-        parts.append(mark)
+    for pieces in glued:
+        parts.extend(pieces)
+        parts.append(np.uint8(ord(separator)))
     parts[-1] = np.uint8(ord("\n"))
-    first = columns[0]
-    rows = len(first[0] if isinstance(first, (list, tuple)) else first)
-    record = np.empty(rows, dtype=[(f"p{i}", part.dtype) for i, part in enumerate(parts)])
+    record = np.empty(len(glued[0][0]), dtype=[(f"p{i}", part.dtype) for i, part in enumerate(parts)])
     for i, part in enumerate(parts):
         record[f"p{i}"] = part
     # Deleting bytes in C is several times faster than a boolean mask over the same memory.

@@ -38,8 +38,7 @@ class ChunkSums:
 
 def measure(parts: dict[str, npt.NDArray[np.float32]], chance: F64, clicked: npt.NDArray[np.bool_]) -> ChunkSums:
     """Everything the truth needs of one chunk."""
-    with np.errstate(divide="ignore"):
-        log_yes, log_no = np.log(chance), np.log1p(-chance)
+    log_yes, log_no = np.log(chance), np.log1p(-chance)
     ladder: dict[str, tuple[I64, I64]] = {}
     partial: F64 | None = None
     for group in list(parts)[:-1]:  # with the last group the model is complete

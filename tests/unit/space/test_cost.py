@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from recnas.data.schema import Schema
 from recnas.space.cost import count
 from recnas.space.nasrec import NasrecSpace

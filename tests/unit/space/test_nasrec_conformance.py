@@ -1,6 +1,7 @@
 """The promises every space makes, checked for the NASRec spaces, the smallest ones included."""
 
 import pytest
+
 from recnas.data.schema import Schema
 from recnas.errors import SpaceError
 from recnas.space.cost import count
@@ -27,6 +28,8 @@ class TestFull(NasrecConformance):
 
 
 class TestFullWithUniformCounts(NasrecConformance):
+    samples = 50
+
     def space(self):
         return NasrecSpace("nasrec-full", connections="uniform")
 

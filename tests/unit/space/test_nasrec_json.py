@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from recnas.errors import SpaceError
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec_arch import Block, NasrecArch

@@ -7,6 +7,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec_arch import Block, NasrecArch
 from recnas.space.nasrec_key import canonical

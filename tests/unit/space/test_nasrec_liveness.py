@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec_arch import LiveBlock, live_parts, read_streams
 

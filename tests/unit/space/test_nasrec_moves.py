@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from recnas.space import nasrec_moves
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec_arch import Block, NasrecArch
@@ -81,6 +82,22 @@ def test_neighbours_against_trying_every_gene(name):
                     blocks[b - 1] = replace(block, **{gene: value})
                     tried.add(NasrecArch(name, tuple(blocks)).key)
         assert {other.key for other in space.neighbours(parent)} == tried - {parent.key}
+
+
+def test_every_network_can_be_reached():
+    """Although genes of dead blocks never mutate: connections bring them back to life first."""
+    space = NasrecSpace("nasrec-small", 2, dense_dims=(16,), sparse_dims=(16,))
+    rng = np.random.default_rng(0)
+    start = space.sample(rng)
+    reached, frontier = {start.key}, [start]
+    while frontier:
+        for other in space.neighbours(frontier.pop()):
+            if other.key not in reached:
+                reached.add(other.key)
+                frontier.append(other)
+    drawn = {space.sample(rng).key for _ in range(2000)}
+    assert drawn <= reached
+    assert len(reached) < space.effective_size()
 
 
 def test_neighbours_come_one_at_a_time():

@@ -5,6 +5,7 @@ from math import comb
 
 import numpy as np
 import pytest
+
 from recnas.errors import SpaceError
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec_sampling import draw_connections

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from recnas.errors import SpaceError
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec_arch import Block, NasrecArch

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+
 from recnas.errors import SpaceError
 from recnas.space.registry import get_space, space_names
 

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ import numpy.typing as npt
 
 from recnas.data.synthetic.avazu import Avazu
 from recnas.data.synthetic.criteo import Criteo
-from recnas.data.synthetic.files import WholeFiles, check_room, compressor_for
+from recnas.data.synthetic.files import WholeFiles, check_target, compressor_for
 from recnas.data.synthetic.hashing import key_of
 from recnas.data.synthetic.kdd12 import Kdd12
 from recnas.data.synthetic.layout import Layout
@@ -36,7 +37,8 @@ from recnas.errors import ConfigError
 LAYOUTS: dict[str, Callable[[], Layout]] = {"criteo": Criteo, "avazu": Avazu, "kdd12": Kdd12}
 
 CHUNK_ROWS = 16_384  # part of the format: another size would give other rows for the same seed
-_CALIBRATION_ROWS = 8 * CHUNK_ROWS
+_CALIBRATION_ROWS = 1 << 16
+_MOST_THREADS = 8  # beyond this the one writer is the limit, and every chunk in flight costs memory
 _ROWS_STREAM, _CALIBRATION_STREAM = 0, 1
 
 
@@ -81,13 +83,14 @@ def _stream(layout: str, seed: int, stream: int, chunk: int) -> np.random.Genera
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence([key_of(layout), seed, stream, chunk])))
 
 
-def click_model(layout: Layout, seed: int, strength: float) -> ClickModel:
+@lru_cache(maxsize=8)
+def click_model(layout: str, seed: int, strength: float = 1.0) -> ClickModel:
     """The truth behind every file of this (layout, seed, strength), whatever its length."""
-    rng = _stream(layout.name, seed, _CALIBRATION_STREAM, 0)
-    sample = layout.draw(rng, rng.random(_CALIBRATION_ROWS)).inputs
-    return ClickModel.calibrated(
-        layout.name, seed, strength, layout.planted(), layout.laws(), sample, layout.click_rate
-    )
+    _check(layout, 1, seed, strength, None)
+    shape = LAYOUTS[layout]()
+    rng = _stream(layout, seed, _CALIBRATION_STREAM, 0)
+    sample = shape.draw(rng, rng.random(_CALIBRATION_ROWS)).inputs
+    return ClickModel.calibrated(layout, seed, strength, shape.planted(), shape.laws(), sample, shape.click_rate)
 
 
 def generate(
@@ -120,13 +123,16 @@ def generate(
     _check(layout, rows, seed, strength, threads)
     out = Path(out)
     shape = LAYOUTS[layout]()
-    check_room(out.parent, rows * (shape.bytes_per_row if compressor_for(out)(b"") == b"" else 0))
-    model = click_model(shape, seed, strength)
+    check_target(out, rows * shape.bytes_per_row)
+    model = click_model(layout, seed, strength)
     tally, side = Tally(), shape.side_file()
     truth_path = Path(f"{out}.truth.json")
     probability_path = Path(f"{out}.p.npy") if write_probability else None
-    side_paths = () if side is None else (out.parent / side.name,)
+    side_paths: tuple[Path, ...] = () if side is None else (out.parent / side.name,)
+    if out in side_paths:
+        raise ConfigError(f"{out.name} is the name of the side file of this layout.", "--out training.txt")
     pack = compressor_for(out)
+    threads = threads or min(len(os.sched_getaffinity(0)), _MOST_THREADS)
 
     with WholeFiles() as files:
         main = files.open(out)
@@ -136,7 +142,7 @@ def generate(
             np.lib.format.write_array_header_1_0(chances, shape_of_array)
         if shape.header:
             main.write(pack(shape.header))
-        for chunk in _chunks(shape, model, rows, seed, pack, threads or os.cpu_count() or 1):
+        for chunk in _chunks(shape, model, rows, seed, pack, threads):
             main.write(chunk.packed)
             tally.add(chunk.sums)
             if chances is not None:
@@ -191,7 +197,7 @@ def _make_chunk(
     logits = np.full(CHUNK_ROWS, model.intercept)
     for part in parts.values():
         logits += part
-    chance = sigmoid(logits)
+    chance = np.clip(sigmoid(logits), 1e-12, 1 - 1e-12)  # a strength of 10 saturates
     clicked = rng.random(CHUNK_ROWS) < chance
     lines = layout.render(drawn, clicked, rng)
     keys = layout.side_keys(drawn)

@@ -1,0 +1,106 @@
+"""Look at this machine: what is installed, what loads, what there is to work with."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import shutil
+import sys
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from recnas.run import versions
+
+# Built together: any other pairing fails at import with an undefined symbol.
+TRIPLE = {"torch": "2.13", "torchrec": "1.8", "fbgemm-gpu": "1.8"}
+OPTIONAL = {"tensorboard": "curves in TensorBoard"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding; `advice` says what to do when it is not well."""
+
+    name: str
+    ok: bool
+    found: str
+    advice: str = ""
+    needed: bool = True
+
+
+def examine(folder: Path) -> dict[str, Any]:
+    """Everything `recnas doctor` reports, as plain values."""
+    checks = [_python(), *_triple(), *_backends(), _device(), _memory(), _disk(folder), *_optional()]
+    return {
+        "ok": all(check.ok for check in checks if check.needed),
+        "versions": versions(),
+        "cores": os.cpu_count(),
+        "checks": [asdict(check) for check in checks],
+    }
+
+
+def _python() -> Check:
+    ok = sys.version_info >= (3, 11)
+    return Check("python", ok, sys.version.split()[0], "" if ok else "recnas needs Python 3.11 or newer")
+
+
+def _triple() -> list[Check]:
+    found = versions()
+    checks = []
+    for package, wanted in TRIPLE.items():
+        version = found[package]
+        ok = version.startswith(wanted + ".")
+        advice = "" if ok else f"install {package} {wanted}.0: torch 2.13.0, torchrec 1.8.0 and fbgemm 1.8.0 only work together (scripts/setup does this)"
+        checks.append(Check(package, ok, version, advice))
+    return checks
+
+
+def _backends() -> list[Check]:
+    """Import for real: metadata can be right while a library does not load."""
+    checks = []
+    for name, module, advice in (
+        ("torch loads", "torch", "run scripts/setup again in a new environment"),
+        ("fused embeddings load", "torchrec.modules.fused_embedding_modules", "recnas falls back to the `plain` embedding backend; run scripts/setup to mend it"),
+    ):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                importlib.import_module(module)
+            checks.append(Check(name, True, "yes"))
+        except Exception as error:  # an undefined symbol is an OSError, a missing package an ImportError
+            checks.append(Check(name, False, f"{type(error).__name__}: {str(error).splitlines()[0][:120]}", advice))
+    return checks
+
+
+def _device() -> Check:
+    try:
+        import torch
+
+        if torch.cuda.is_available():
+            names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
+            return Check("device", True, f"cuda: {names}")
+        return Check("device", True, f"cpu, {torch.get_num_threads()} threads")
+    except Exception:
+        return Check("device", False, "unknown", "torch does not load")
+
+
+def _memory() -> Check:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    ok = total >= 4
+    return Check("memory", ok, f"{total:.1f} GB", "" if ok else "at least 4 GB are advised; use --memory and small tables", needed=False)
+
+
+def _disk(folder: Path) -> Check:
+    free = shutil.disk_usage(folder).free / 2**30
+    ok = free >= 5
+    return Check("disk", ok, f"{free:.1f} GB free at {folder}", "" if ok else "preparing all of Criteo needs about 25 GB", needed=False)
+
+
+def _optional() -> list[Check]:
+    checks = []
+    for package, purpose in OPTIONAL.items():
+        present = importlib.util.find_spec(package) is not None
+        checks.append(Check(package, present, "yes" if present else "no", "" if present else f"for {purpose}: pip install 'recnas[{package}]'", needed=False))
+    return checks

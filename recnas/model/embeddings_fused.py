@@ -1,0 +1,188 @@
+"""Embedding tables on torchrec's FusedEmbeddingBagCollection, which runs fbgemm's table-batched kernels.
+
+The kernels apply Adagrad inside backward. Backward through their output therefore happens in one place
+only, `_update`, and with a gradient that is already final.
+
+torch, torchrec and fbgemm fit together in one combination of versions; `load_kernels` is the only place
+that imports the latter two. Host memory on a CPU, device memory on a GPU by the same constructor; only the
+CPU was run. Traps handled here: the constructor draws from torch's global random state; fbgemm logs
+through the root logger, which would install a handler there.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recnas.errors import BackendMissing
+from recnas.model.embeddings import Embeddings, Lookup, Optimizer, RowMap
+
+MATCHING = {"torch": "2.13", "torchrec": "1.8", "fbgemm-gpu": "1.8"}
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What is used of torchrec; untyped because neither library ships types."""
+
+    collection: Any
+    table_config: Any
+    jagged: Any
+    rowwise_adagrad: Any
+
+
+_loaded: Kernels | BackendMissing | None = None
+
+
+def load_kernels() -> Kernels:
+    """Import torchrec and fbgemm once; `BackendMissing` (each time) if they do not load."""
+    global _loaded
+    if _loaded is None:
+        try:
+            with _quiet():
+                _loaded = _import_kernels()
+        except Exception as error:  # a wrong triple fails as ImportError, OSError, RuntimeError, AttributeError ...
+            _loaded = _missing(error)
+            raise _loaded from error
+    if isinstance(_loaded, BackendMissing):
+        raise _loaded
+    return _loaded
+
+
+def _import_kernels() -> Kernels:
+    import fbgemm_gpu  # noqa: F401 - first, so that its own error is the one reported
+    from torchrec.modules.embedding_configs import EmbeddingBagConfig
+    from torchrec.modules.fused_embedding_modules import FusedEmbeddingBagCollection
+    from torchrec.optim import RowWiseAdagrad
+    from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+    # torchrec asks this on every batch, and torch warns about the question once per process: ask it here.
+    torch.fx._symbolic_trace.is_fx_tracing()
+    return Kernels(FusedEmbeddingBagCollection, EmbeddingBagConfig, KeyedJaggedTensor, RowWiseAdagrad)
+
+
+def _missing(error: Exception) -> BackendMissing:
+    found = []
+    for name in MATCHING:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            found.append(f"{name} not installed")
+    cause = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return BackendMissing(
+        f"The fused embedding backend does not load here ({cause}). It needs torch {MATCHING['torch']}, torchrec "
+        f"{MATCHING['torchrec']} and fbgemm {MATCHING['fbgemm-gpu']} together; found {', '.join(found)}.",
+        "Install the matching versions with scripts/setup, or set embeddings.backend: plain.",
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep import-time chatter off the screen. Errors still raise; they are not chatter."""
+    root, tracing = logging.getLogger(), logging.getLogger("torch.fx._symbolic_trace")
+    # With no handler on the root, fbgemm's first message would install one and change all later logging.
+    silencer = logging.NullHandler()
+    was_disabled = tracing.disabled
+    root.addHandler(silencer)
+    tracing.disabled = True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        root.removeHandler(silencer)
+        tracing.disabled = was_disabled
+
+
+class FusedEmbeddings(Embeddings):
+    """One collection of all tables; torchrec knows them as t0, t1 ... since column names may hold dots."""
+
+    backend = "fused"
+
+    def __init__(
+        self,
+        row_map: RowMap,
+        width: int,
+        optimizer: Optimizer,
+        lr: float,
+        eps: float,
+        device: torch.device,
+        home: torch.device,
+    ) -> None:
+        super().__init__(row_map, width, optimizer, lr, eps, device)
+        self._kernels = kernels = load_kernels()
+        self._keys = [f"t{i}" for i in range(len(row_map.names))]
+        tables = [
+            kernels.table_config(name=key, embedding_dim=width, num_embeddings=rows, feature_names=[key])
+            for key, rows in zip(self._keys, row_map.rows)
+        ]
+        # The caller's random state is none of the constructor's business.
+        with _quiet(), torch.random.fork_rng(devices=[home] if home.type == "cuda" else []):
+            self._collection = kernels.collection(
+                tables=tables,
+                optimizer_type=torch.optim.Adagrad if optimizer == "adagrad" else kernels.rowwise_adagrad,
+                optimizer_kwargs={"lr": lr, "eps": eps},
+                device=home,
+            )
+        self._fused = self._collection.fused_optimizer()
+        state = self._fused.state_dict()["state"]
+        for name, key in zip(row_map.names, self._keys):
+            self.weights[name] = self._collection.embedding_bags[key].weight.detach()
+            self.sums[name] = state[f"{key}.weight"][f"{key}.weight.momentum_1"]
+        self._whole = _one_after_the_other(list(self.weights.values()))
+        self._ends = torch.empty(0, dtype=torch.int64)
+
+    def _open(self, ids: Tensor) -> tuple[Tensor, Any]:
+        batch, fields = ids.shape
+        with torch.enable_grad():
+            bags = self._kernels.jagged(
+                keys=self._keys, values=ids.t().flatten(), offsets=self._one_id_per_bag(batch, ids.device), stride=batch
+            )
+            values = self._collection(bags).values().view(batch, fields, self.width)
+        return values, values
+
+    def _one_id_per_bag(self, batch: int, device: torch.device) -> Tensor:
+        size = batch * len(self._keys) + 1
+        if len(self._ends) != size:
+            self._ends = torch.arange(size, device=device)
+        return self._ends
+
+    def _update(self, lookup: Lookup, scale: float) -> None:
+        values = lookup._kept
+        if values is None:  # several lookups joined into one
+            values, _ = self._open(lookup.ids)
+        assert lookup.leaf.grad is not None
+        grad = lookup.leaf.grad.to(values.device)
+        values.backward(grad if scale == 1.0 else grad * scale)
+
+    def _stack(self) -> Tensor:
+        return self._whole
+
+    def set_lr(self, lr: float) -> None:
+        if lr == self.lr:
+            return
+        self.lr = lr
+        for group in self._fused.param_groups:
+            group["lr"] = lr
+        self._fused.step()  # hands the rate to the kernels; updates nothing
+
+
+def _one_after_the_other(tables: list[Tensor]) -> Tensor:
+    """One `[sum of rows, D]` view over tables that fbgemm keeps in a single allocation."""
+    first, place = tables[0], tables[0].storage_offset()
+    for table in tables:
+        adjacent = table.storage_offset() == place and table.is_contiguous()
+        if not adjacent or table.untyped_storage().data_ptr() != first.untyped_storage().data_ptr():
+            raise BackendMissing(
+                "This fbgemm build does not keep the tables in one block of memory, which lookups rely on.",
+                "Install the matching versions with scripts/setup, or set embeddings.backend: plain.",
+            )
+        place += table.numel()
+    return first.as_strided((sum(len(table) for table in tables), first.shape[1]), (first.shape[1], 1))

@@ -1,0 +1,84 @@
+"""Embedding tables in plain torch: one stacked table, and Adagrad on the rows a batch touched.
+
+The readable twin of the fused backend, and the one for platforms without its libraries. Everything a step
+does is in `_update`; its cost follows the batch, not the tables. Also here: the initial values of every
+backend's tables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recnas.model.embeddings import Embeddings, Lookup, Optimizer, RowMap, gather
+
+_FILL_ROWS = 2**16  # rows drawn at a time: the same pieces on every device, so the same random numbers
+
+
+class PlainEmbeddings(Embeddings):
+    """`stack [sum of rows, D]`: table after table; a row is addressed by id plus the table's start."""
+
+    backend = "plain"
+
+    def __init__(
+        self,
+        row_map: RowMap,
+        width: int,
+        optimizer: Optimizer,
+        lr: float,
+        eps: float,
+        device: torch.device,
+        home: torch.device,
+    ) -> None:
+        super().__init__(row_map, width, optimizer, lr, eps, device)
+        self._table = torch.empty(row_map.total, width, device=home)
+        state_shape = (row_map.total, width) if optimizer == "adagrad" else (row_map.total,)
+        self._sums = torch.zeros(state_shape, device=home)
+        for name, start, rows in zip(row_map.names, row_map.starts, row_map.rows):
+            self.weights[name] = self._table[start : start + rows]
+            self.sums[name] = self._sums[start : start + rows]
+
+    def _open(self, ids: Tensor) -> tuple[Tensor, Any]:
+        return gather(self._table, self.row_map.stacked(ids), ids.shape), None
+
+    @torch.no_grad()
+    def _update(self, lookup: Lookup, scale: float) -> None:
+        """Adagrad with eps outside the root: `s += g^2`, `w -= lr g / (sqrt(s) + eps)`.
+
+        Row-wise: `s` is one number per row and takes the mean of `g^2` over the row.
+        """
+        rows, grad = lookup._sums()
+        if scale != 1.0:
+            grad = grad * scale
+        squares = grad * grad if self.optimizer == "adagrad" else (grad * grad).mean(1)
+        sums = self._sums.index_select(0, rows).add_(squares)
+        self._sums.index_copy_(0, rows, sums)
+        root = sums.sqrt_().add_(self.eps)
+        weights = self._table.index_select(0, rows)
+        weights.addcdiv_(grad, root if root.ndim == 2 else root[:, None], value=-self.lr)
+        self._table.index_copy_(0, rows, weights)
+
+    def _stack(self) -> Tensor:
+        return self._table
+
+    def set_lr(self, lr: float) -> None:
+        self.lr = lr
+
+
+def fill_xavier(table: Tensor, seed: int, name: str) -> None:
+    """Xavier normal initial values; a table's numbers depend on seed, name and shape, not on the backend."""
+    if table.is_meta:
+        return
+    digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest) >> 1)
+    std = math.sqrt(2.0 / (table.shape[0] + table.shape[1]))
+    with torch.no_grad():
+        for part in table.split(_FILL_ROWS):
+            if part.device.type == "cpu":
+                part.normal_(0.0, std, generator=generator)
+            else:
+                part.copy_(torch.empty(part.shape).normal_(0.0, std, generator=generator))
