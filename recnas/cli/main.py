@@ -20,6 +20,10 @@ COMMANDS = {
     "synth": "generate a raw ad log with a planted, known click model",
     "prepare": "turn a raw ad log into training arrays, in bounded memory",
     "inspect": "describe and verify a prepared data set",
+    "cost": "count parameters, multiply-adds and embedding memory of an architecture",
+    "train": "train an architecture from scratch, over seeds",
+    "warmup": "warm up a weight-sharing supernet on a share of the data",
+    "configs": "list the shipped experiment configs, show one, or copy one to edit",
 }
 
 EXIT_OURS, EXIT_USER, EXIT_INTERRUPTED = 1, 2, 130

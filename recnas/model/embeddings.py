@@ -61,6 +61,7 @@ class RowMap:
         self._size, self._true_size, self._offsets = (
             torch.tensor(numbers, dtype=torch.int64, device=device) for numbers in (self.rows, self.true_rows, self.starts)
         )
+        self._wrap = (self._size - FIRST_VALUE_ID).clamp(min=1)  # a table of reserved rows only never wraps
 
     def check(self, ids: Tensor) -> None:
         """Raise `DataError` for the first column that holds an id its table does not have."""
@@ -88,7 +89,7 @@ class RowMap:
             return ids
         if self.wraps:
             first = FIRST_VALUE_ID
-            return torch.where(ids >= self._size, first + (ids - first) % (self._size - first), ids)
+            return torch.where(ids >= self._size, first + (ids - first) % self._wrap, ids)
         return torch.where(ids >= self._size, UNKNOWN_ID, ids)
 
     def stacked(self, ids: Tensor) -> Tensor:

@@ -128,17 +128,18 @@ def attention(qkv: Tensor, heads: int) -> Tensor:
     - one head of a few examples at a time, so that scores stay in cache; backward computes them again and
       nothing of size `s x s` is ever kept;
     - base 2, which is twice as fast as `exp` on a CPU and free, as log2(e) goes into the scale;
-    - no subtraction of the largest score and no division of the shares where a bound on the scores shows
-      that nothing can overflow: an added row of ones sums the shares within the product with the values.
+    - no subtraction of the largest score unless a bound on the scores leaves room for overflow, and no
+      division of the shares: an added row of ones sums them within the product with the values.
     """
-    if not _plain() and qkv.device.type == "cpu" and _largest_score(qkv, heads) < _SAFE_SCORE:
+    if not _plain() and qkv.device.type == "cpu":
         return _Attention.apply(qkv, heads)
     return plain_attention(qkv, heads)
 
 
 def plain_attention(qkv: Tensor, heads: int) -> Tensor:
     query, key, value = qkv.unflatten(0, (3, heads, -1)).permute(0, 3, 1, 4, 2).unbind(0)
-    out = F.scaled_dot_product_attention(query, key, value)  # [B, heads, s, D / heads]
+    scores = query @ key.transpose(-2, -1) * query.shape[-1] ** -0.5
+    out = scores.softmax(-1) @ value  # [B, heads, s, D / heads]
     return out.permute(1, 3, 0, 2).flatten(0, 1)
 
 
@@ -162,13 +163,14 @@ class _Attention(torch.autograd.Function):
         out = torch.empty_like(query)
         sums = torch.empty(heads, batch, s, dtype=qkv.dtype)
         shares, step = _buffer(query)
+        ctx.shift = _largest_score(qkv, heads) >= _SAFE_SCORE
         for h in range(heads):
             q, k, v = query[h].permute(1, 2, 0), key[h].transpose(0, 1), value[h].transpose(0, 1)
             o = out[h].transpose(0, 1)
             for i in range(0, batch, step):
                 part = slice(i, i + step)
                 e = shares[: min(step, batch - i)]
-                torch.bmm(q[part], k[part], out=e).exp2_()
+                _raise(torch.bmm(q[part], k[part], out=e), ctx.shift)
                 total = torch.bmm(v[part], e.transpose(1, 2))  # [step, size + 1, s]
                 torch.div(total[:, :size], total[:, size:], out=o[part])
                 sums[h, part] = total[:, size]
@@ -201,7 +203,7 @@ class _Attention(torch.autograd.Function):
                 part = slice(i, i + step)
                 n = min(step, batch - i)
                 e, d = shares[:n], scores[:n]
-                torch.bmm(q[part].transpose(1, 2), k[part], out=e).exp2_()
+                _raise(torch.bmm(q[part].transpose(1, 2), k[part], out=e), ctx.shift)
                 torch.bmm(g[part].transpose(1, 2), v[part], out=d).mul_(e)
                 # Copied into place: a batched product straight into a strided result is one call per matrix.
                 d_value[part] = torch.bmm(g[part, :size], e)
@@ -218,6 +220,13 @@ def _split(qkv: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
     query, key, value = qkv.unflatten(0, (3, heads, -1)).unbind(0)
     size = query.shape[1]
     return query * _scale(size), key, F.pad(value, (0, 0, 0, 0, 0, 1), value=1.0)
+
+
+def _raise(scores: Tensor, shift: bool) -> None:
+    """Two to the power of the scores, in place; the largest of each row becomes 1 with `shift`."""
+    if shift:
+        scores.sub_(scores.amax(-1, keepdim=True))
+    scores.exp2_()
 
 
 def _buffer(query: Tensor) -> tuple[Tensor, int]:
@@ -237,23 +246,23 @@ class _ColumnNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
         flat = x.flatten(1)
-        unit = flat - flat.mean(0)
+        mean = flat.mean(0)
+        unit = flat - mean
         scale = unit.square().mean(0).add_(eps).rsqrt_()
         unit.mul_(scale)
-        ctx.save_for_backward(x, gain, unit, scale)
         ctx.eps = eps
+        ctx.save_for_backward(x, gain, mean, scale)
         return torch.addcmul(bias.unsqueeze(1), unit, gain.unsqueeze(1)).view_as(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x, gain, unit, scale = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is wanted
-            flat = x.flatten(1)
-            centred = flat - flat.mean(0)
-            scale = centred.square().mean(0).add(ctx.eps).rsqrt()
-            unit = centred * scale
+        x, gain, mean, scale = ctx.saved_tensors
+        flat = x.flatten(1)
+        if torch.is_grad_enabled():  # a second derivative is wanted: these depend on x
+            mean = flat.mean(0)
+            scale = (flat - mean).square().mean(0).add(ctx.eps).rsqrt()
+        unit = (flat - mean) * scale
         grad = grads[0].flatten(1)
-        d_gain = (grad * unit).sum(1)
         inner = grad * gain.unsqueeze(1)
         d_x = (inner - inner.mean(0) - unit * (inner * unit).mean(0)) * scale
-        return d_x.view_as(x), d_gain, grad.sum(1), None
+        return d_x.view_as(x), (grad * unit).sum(1), grad.sum(1), None

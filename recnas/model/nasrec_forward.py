@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from recnas.model import operators as ops
+from recnas.model.heap import LARGE, trim_when_differentiated
 from recnas.model.nasrec_plan import HEADS, BlockPlan, Layer, Plan
 from recnas.model.operators import Weights
 
@@ -29,8 +31,11 @@ def run(plan: Plan, params: Params, dense: Tensor, embedded: Tensor) -> Tensor:
     dense_out: list[Tensor | None] = [dense]
     # The rows of a block and its merge rows stay apart: their weight columns are apart as well.
     sparse_out: list[tuple[Tensor, ...]] = [(embedded.permute(2, 0, 1).contiguous(),)]
+    large = torch.is_grad_enabled() and plan.elements >= LARGE
     for block in plan.blocks:
         y_dense, y_sparse = _run_block(block, plan, params, dense_out, sparse_out)
+        if large and y_dense is not None:
+            trim_when_differentiated(y_dense)
         dense_out.append(y_dense)
         sparse_out.append(y_sparse)
     parts = (*_pick(dense_out, (-1,)), *sparse_out[-1])
@@ -75,7 +80,7 @@ def _run_block(
         dense = _plus(dense, ops.add(left, right, plan.sum.widths, tensors(plan.sum.out)))
 
     if plan.transformer:
-        sparse = ops.transformer(rows, *map(tensors, plan.transformer), HEADS)
+        sparse = ops.transformer(rows, *map(tensors, plan.transformer), heads=HEADS)
     if plan.efc:
         sparse = _plus(sparse, activation(ops.row_layer(rows, tensors(plan.efc))))
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from typing import NamedTuple
 
 from recnas.data.schema import Schema
@@ -154,10 +155,12 @@ class Plan:
     params: tuple[Param, ...]
     # leaf -> (storage, region), in a fixed order; filled from `params`
     regions: Mapping[str, tuple[str, Region]] = field(init=False, repr=False)
+    elements: int = field(init=False)  # weights in all parameters
 
     def __post_init__(self) -> None:
         regions = {p.leaf: (param.name, p.source) for param in self.params for p in param.pieces}
         object.__setattr__(self, "regions", regions)
+        object.__setattr__(self, "elements", sum(prod(param.shape) for param in self.params))
 
     def parameter_of(self, leaf: str) -> str:
         """The standalone parameter a leaf belongs to: leaves of one Linear share it."""

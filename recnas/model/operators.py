@@ -105,7 +105,7 @@ def add(left: Sequence[Tensor], right: Sequence[Tensor], widths: Sequence[int], 
 
 
 def transformer(
-    rows: Tensor, to_rows: Weights, attend: Weights, mix: Weights, grow: Weights, shrink: Weights, heads: int
+    rows: Tensor, to_rows: Weights, attend: Weights, mix: Weights, grow: Weights, shrink: Weights, *, heads: int
 ) -> Tensor:
     """Linear over rows, then one post-norm encoder layer over the rows as tokens of width D."""
     x = row_layer(rows, to_rows)

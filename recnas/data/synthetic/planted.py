@@ -83,10 +83,22 @@ def code_ranks(ranks: npt.NDArray[np.int32], probabilities: F64, missing: npt.ND
 def _effects(key: int, probabilities: F64, half_at: float) -> F64:
     """Hashed effects of the values, halved in variance at frequency `half_at`, centred on zero."""
     shrink = np.sqrt(probabilities / (probabilities + half_at))
-    effects = signed_effect(np.arange(len(probabilities)), key) * shrink
+    effects = signed_effect(np.arange(len(probabilities)), _balanced_key(key, probabilities)) * shrink
     # Only the shrunk share of the mean is taken back, so that rare values stay near zero.
     weight = probabilities * shrink
     return effects - shrink * (probabilities @ effects) / max(weight.sum(), 1e-12)
+
+
+def _balanced_key(key: int, probabilities: F64) -> int:
+    """The first-rate hash among sixteen: the one whose signs split the rows most evenly.
+
+    If the frequent values happened to share a sign, centring would leave them almost no effect and
+    scaling would then blow up the few others. Crosses would act on a few rows only, and the spread
+    of the logit would differ so much between values that rates on the margins betray the cross.
+    """
+    head = probabilities[:256]
+    tries = [key_of(key, attempt) for attempt in range(16)]
+    return min(tries, key=lambda trial: abs(float(head @ signed_effect(np.arange(len(head)), trial))))
 
 
 @dataclass

@@ -35,7 +35,7 @@ def layernorm(request: pytest.FixtureRequest) -> bool:
     return request.param
 
 
-@pytest.fixture()
+@pytest.fixture
 def make_supernet() -> Callable[..., Supernet]:
     """A float64 supernet whose gains and biases are not all 1 and 0, so that a mixed-up one shows."""
 
@@ -51,7 +51,7 @@ def make_supernet() -> Callable[..., Supernet]:
     return make
 
 
-@pytest.fixture()
+@pytest.fixture
 def draw() -> Callable[[NasrecSpace, int], list[NasrecArch]]:
     """Candidates, paths with several operators and connections, and the full path."""
 
@@ -63,7 +63,7 @@ def draw() -> Callable[[NasrecSpace, int], list[NasrecArch]]:
     return sample
 
 
-@pytest.fixture()
+@pytest.fixture
 def inputs() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     """Small values: without LayerNorm, products of products grow fast."""
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from numpy.random import default_rng
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from recnas.data.schema import Schema
@@ -27,7 +26,7 @@ SCHEMA = Schema.of_shape(13, [10] * 26)
 def test_parameters_and_multiply_adds(name, layernorm):
     space, rng = NasrecSpace(name), default_rng(7)
     shape = NetShape.of(SCHEMA, layernorm=layernorm)
-    for _ in range(100):
+    for _ in range(50):
         arch = space.sample(rng)
         cost = count(arch, SCHEMA, layernorm=layernorm)
         with torch.device("meta"):
@@ -35,7 +34,7 @@ def test_parameters_and_multiply_adds(name, layernorm):
             dense, embedded = torch.empty(2, 13), torch.empty(2, 26, 16)
         assert sum(p.numel() for p in subnet.parameters()) == cost.params
         counter = FlopCounterMode(display=False)
-        with counter, plain_kernels(), sdpa_kernel(SDPBackend.MATH), torch.no_grad():
+        with counter, plain_kernels(), torch.no_grad():
             subnet(dense, embedded)
         assert counter.get_total_flops() == 2 * 2 * cost.macs  # two rows, two operations per multiply-add
 

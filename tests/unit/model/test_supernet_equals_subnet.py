@@ -28,8 +28,10 @@ def assert_same(supernet: Supernet, arch: NasrecArch, dense: torch.Tensor, embed
     for param in candidate.plan.params:
         covered = torch.zeros_like(whole[param.name], dtype=torch.bool)
         for piece in param.pieces:
-            gradient = candidate.leaves[piece.leaf].grad
-            torch.testing.assert_close(gradient, whole[param.name].grad[piece.target], msg=f"gradient of {piece.leaf}")
+            mine, theirs = candidate.leaves[piece.leaf].grad, whole[param.name].grad[piece.target]
+            # Without LayerNorm values span many orders of magnitude: an entry is exact relative to the largest.
+            within = 1e-9 * float(theirs.abs().max()) + 1e-12
+            torch.testing.assert_close(mine, theirs, rtol=1e-7, atol=within, msg=f"gradient of {piece.leaf}")
             covered[piece.target] = True
         # What no slice covers multiplies padding: it exists for the parameter count only.
         assert not whole[param.name].grad[~covered].any()

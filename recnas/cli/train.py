@@ -1,0 +1,55 @@
+"""Train an architecture from scratch and report validation and test metrics over seeds.
+
+  recnas train arch.json --data data/criteo --out runs/best --seeds 3
+  recnas train arch.json --data data/criteo --out runs/best lr=0.1 layernorm=false embeddings.width=16
+
+The same command after a crash continues from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from recnas.cli.options import add_json, print_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("arch", metavar="ARCH.json", help="in recnas's own format or in NASRec's published one")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="training settings, such as lr=0.1 or embeddings.cap=500000")
+    parser.add_argument("--data", required=True, metavar="DIR", help="a prepared data set")
+    parser.add_argument("--out", required=True, metavar="RUN", help="run directory")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="how many trainings (default: 1)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed (default: 0)")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from recnas.config import apply_overrides, check_settings
+    from recnas.data.prepared import PreparedData
+    from recnas.errors import ConfigError
+    from recnas.jobs.train import train
+    from recnas.progress import Progress
+    from recnas.space.nasrec_json import load_arch
+    from recnas.train.settings import TrainSettings
+
+    if args.seeds < 1 or args.seed < 0:
+        raise ConfigError("--seeds must be at least 1 and --seed not negative.")
+    values: dict = {}
+    faults = apply_overrides(values, args.overrides)
+    settings = check_settings(TrainSettings, values, "the training settings", faults)
+    arch = load_arch(args.arch)
+    data = PreparedData.open(args.data)
+    result = train(arch, data, args.out, settings, args.seeds, args.seed, Progress(quiet=args.quiet))
+    if args.json:
+        print_json(result)
+        return 0
+    print(f"{result['key']}: {result['params']:,} parameters, {result['macs']:,} multiply-adds per row, {len(result['seeds'])} seed(s)")
+    for split in ("valid", "test"):
+        parts = []
+        for metric, found in result[split].items():
+            spread = f" ± {found['std']:.5f}" if found["std"] is not None else ""
+            parts.append(f"{metric} {found['mean']:.5f}{spread}")
+        print(f"  {split:<5}  {'  '.join(parts)}")
+    print(f"weights and details: {args.out}")
+    return 0

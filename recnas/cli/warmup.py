@@ -1,0 +1,42 @@
+"""Warm up a NASRec supernet on a share of the training rows.
+
+  recnas warmup criteo/warmup --out runs/warm                 # a shipped config (recnas configs), or a path
+  recnas warmup my.yaml --out runs/warm warmup.share=0.1 data=data/criteo
+
+The same command after a crash continues from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from recnas.cli.options import add_json, print_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", help="a YAML file, or the name of a shipped config")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings by dotted key, such as warmup.share=0.1")
+    parser.add_argument("--out", required=True, metavar="RUN", help="run directory")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from recnas.cli.shipped import config_path
+    from recnas.config import load_settings
+    from recnas.jobs.settings import WarmupConfig
+    from recnas.jobs.warmup import warmup
+    from recnas.progress import Progress, duration
+
+    config = load_settings(WarmupConfig, config_path(args.config), args.overrides)
+    result = warmup(config, args.out, Progress(quiet=args.quiet))
+    if args.json:
+        print_json(result)
+        return 0
+    print(f"warmed up on {config.warmup.share:.2%} of the training rows: {result['steps']:,} steps in {duration(result['seconds'])}")
+    checked = result["valid_logloss_of_subnets"]
+    if checked["archs"]:
+        spread = f" ± {checked['std']:.5f}" if checked["std"] is not None else ""
+        print(f"validation log loss of {checked['archs']} random subnets with the shared weights: {checked['mean']:.5f}{spread}")
+    print(f"supernet: {args.out}")
+    return 0

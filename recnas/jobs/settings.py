@@ -1,0 +1,44 @@
+"""Settings of the jobs: what a config file under `configs/` may hold."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from recnas.config import Settings
+from recnas.train.settings import TrainSettings
+
+
+class SpaceSettings(Settings):
+    """Which architectures a run draws from."""
+
+    name: Literal["nasrec-small", "nasrec-full"] = "nasrec-small"
+    blocks: int = Field(7, ge=1)
+    connections: Literal["binomial", "uniform"] = "binomial"
+
+
+class WarmupShare(Settings):
+    """How much of the data warms the supernet up, and along which paths."""
+
+    share: float = Field(0.01, ge=0, le=1)
+    strategy: Literal["any-connection", "single-path", "any-path", "full-path"] = "any-connection"
+    full_path_share: float = Field(0.2, ge=0, le=1)
+
+
+class CheckSettings(Settings):
+    """Random subnets that are evaluated with the shared weights after the warm-up."""
+
+    archs: int = Field(8, ge=0)
+    rows: int = Field(50_000, ge=1)
+
+
+class WarmupConfig(Settings):
+    """`recnas warmup CONFIG`."""
+
+    data: str
+    seed: int = Field(0, ge=0)
+    space: SpaceSettings = SpaceSettings()
+    warmup: WarmupShare = WarmupShare()
+    train: TrainSettings = TrainSettings()
+    check: CheckSettings = CheckSettings()

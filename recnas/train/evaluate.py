@@ -1,0 +1,36 @@
+"""Metrics of a network on one split, read in file order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from recnas.data.loader import BatchLoader
+from recnas.data.prepared import PreparedData
+from recnas.model.embeddings import Embeddings
+from recnas.train.loop import Network
+from recnas.train.metrics import Metrics
+
+
+@torch.no_grad()
+def evaluate(
+    network: Network,
+    embeddings: Embeddings,
+    data: PreparedData,
+    split: str,
+    *,
+    batch_size: int = 4096,
+    rows: int | None = None,
+    device: torch.device | str = "cpu",
+    on_rows: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """`logloss`, `auc` and the rest of `Metrics.result`; `rows` limits it to the first rows."""
+    metrics = Metrics()
+    for batch in BatchLoader(data, split, batch_size, rows=rows).epoch():
+        batch = batch.to(device)
+        metrics.update(network(batch.dense, embeddings.lookup(batch.ids)), batch.label)
+        if on_rows is not None:
+            on_rows(len(batch))
+    return metrics.result()

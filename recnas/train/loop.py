@@ -1,0 +1,218 @@
+"""The training loop, for a fixed network and for the supernet alike.
+
+What differs between the two is only which weights a step uses: a `Trainee` says so. Everything else (tables,
+clipping, schedule, checkpoints, what happens when the loss is not a number) is the same code.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from recnas.data.batch import Batch
+from recnas.data.loader import BatchLoader
+from recnas.errors import RunError
+from recnas.model.embeddings import Embeddings
+from recnas.model.supernet import Supernet
+from recnas.train.paths import PathSampler
+from recnas.train.schedule import Schedule
+from recnas.train.settings import TrainSettings
+from recnas.train.slice_optim import Slice, SliceAdagrad, SliceAdamW, SliceOptimizer, clip_scale, gradients
+
+Network = Callable[[Tensor, Tensor], Tensor]  # (dense [B, I], embedded [B, F, D]) -> logits [B]
+
+
+class Trainee(Protocol):
+    """Weights by name, and the part of them that a step trains."""
+
+    @property
+    def storages(self) -> Mapping[str, Tensor]: ...
+
+    def at_step(self, step: int) -> tuple[Network, list[Slice]]:
+        """The function to train in this step and its leaf tensors."""
+        ...
+
+
+class FixedNetwork:
+    """A standalone network, searched or hand-made: every step trains all of it."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+        self._slices: list[Slice] = [(name, parameter, name, ()) for name, parameter in network.named_parameters()]
+
+    @property
+    def storages(self) -> Mapping[str, Tensor]:
+        return {name: parameter for name, parameter, _, _ in self._slices}
+
+    def at_step(self, step: int) -> tuple[Network, list[Slice]]:
+        return self.network, self._slices
+
+
+class SupernetPaths:
+    """A supernet: every step trains the path that the sampler draws for it."""
+
+    def __init__(self, supernet: Supernet, sampler: PathSampler) -> None:
+        self.supernet, self.sampler = supernet, sampler
+
+    @property
+    def storages(self) -> Mapping[str, Tensor]:
+        return self.supernet.storages
+
+    def at_step(self, step: int) -> tuple[Network, list[Slice]]:
+        candidate = self.supernet.candidate(self.sampler.path(step))
+        return candidate, candidate.slices()
+
+
+class Trainer:
+    """Trains step by step; its state is everything a resumed run needs to go on bit for bit."""
+
+    def __init__(
+        self, trainee: Trainee, embeddings: Embeddings, loader: BatchLoader, settings: TrainSettings, total_steps: int, device: torch.device
+    ) -> None:
+        self.trainee, self.embeddings, self.loader = trainee, embeddings, loader
+        self.settings, self.total_steps, self.device = settings, total_steps, device
+        self.optimizer = _optimizer(trainee.storages, settings)
+        self.schedule = Schedule(settings.schedule, settings.lr, total_steps, warmup=settings.warmup_share)
+        self.step = 0
+        self.loss_sum = 0.0  # since the last report
+        self.loss_steps = 0
+        self.autocast = _autocast(settings, device)
+
+    def run(self, on_step: Callable[[Trainer, float], None] | None = None) -> None:
+        """Train until `total_steps`. `on_step(trainer, loss)` is called after every step."""
+        for batch in self._batches():
+            loss = self._train(batch.to(self.device, non_blocking=True))
+            self.loss_sum += loss
+            self.loss_steps += 1
+            self.step += 1
+            if on_step is not None:
+                on_step(self, loss)
+
+    def _batches(self) -> Iterator[Batch]:
+        while self.step < self.total_steps:
+            for batch in self.loader.epoch():
+                yield batch
+                if self.step >= self.total_steps:
+                    return
+
+    def _train(self, batch: Batch) -> float:
+        settings = self.settings
+        rate = self.schedule(self.step)
+        network, slices = self.trainee.at_step(self.step)
+        lookup = self.embeddings.begin(batch.ids)
+        with self.autocast():
+            logits = network(batch.dense, lookup.leaf)
+        loss = F.binary_cross_entropy_with_logits(logits.float(), batch.label)
+        loss.backward()
+        value = float(loss.detach())
+        if value != value or value in (float("inf"), float("-inf")):
+            raise NotFinite(value, self.step, self.loader.state_dict())
+        scale = 1.0
+        if settings.clip is not None:
+            # The looked-up rows stand for the tables' gradient: duplicates of a batch are not added up first.
+            every = gradients(slices) + ([lookup.leaf.grad] if lookup.leaf.grad is not None else [])
+            scale = clip_scale(every, settings.clip)
+        self.optimizer.step(slices, rate, scale)
+        table_rate = rate if settings.embeddings.lr is None else rate / settings.lr * settings.embeddings.lr
+        self.embeddings.set_lr(table_rate)
+        lookup.apply(scale)
+        return value
+
+    def take_mean_loss(self) -> float | None:
+        """Mean training loss since the last call."""
+        mean = self.loss_sum / self.loss_steps if self.loss_steps else None
+        self.loss_sum, self.loss_steps = 0.0, 0
+        return mean
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor of the state by name, aliases of the live memory."""
+        found = {f"network/{name}": tensor.detach() for name, tensor in self.trainee.storages.items()}
+        for part, value in self.optimizer.state_dict().items():
+            if part != "steps":
+                found |= {f"optimizer/{part}/{name}": tensor for name, tensor in value.items()}
+        for part, tables in self.embeddings.state_dict().items():
+            found |= {f"embeddings/{part}/{name}": tensor for name, tensor in tables.items()}
+        return found
+
+    def facts(self) -> dict[str, Any]:
+        """The rest of the state, as JSON."""
+        return {
+            "step": self.step,
+            "total_steps": self.total_steps,
+            "loss_sum": self.loss_sum,
+            "loss_steps": self.loss_steps,
+            "position": self.loader.state_dict(),
+            "optimizer_steps": self.optimizer.state_dict().get("steps", {}),
+        }
+
+    @torch.no_grad()
+    def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Continue from a saved state."""
+        parts: dict[str, dict[str, Any]] = {}
+        for name, tensor in tensors.items():
+            where, _, rest = name.partition("/")
+            if where == "network":
+                parts.setdefault("network", {})[rest] = tensor
+            else:
+                part, _, rest = rest.partition("/")
+                parts.setdefault(f"{where}/{part}", {})[rest] = tensor
+        mine = self.trainee.storages
+        if mine.keys() != parts.get("network", {}).keys():
+            raise RunError("The checkpoint holds another network.", "Start a new run directory.")
+        for name, storage in mine.items():
+            storage.copy_(parts["network"][name])
+        optimizer = {key.partition("/")[2]: value for key, value in parts.items() if key.startswith("optimizer/")}
+        self.optimizer.load_state_dict({**optimizer, "steps": dict(facts["optimizer_steps"])})
+        self.embeddings.load_state_dict({key.partition("/")[2]: value for key, value in parts.items() if key.startswith("embeddings/")})
+        self.loader.load_state_dict(facts["position"])
+        self.step = int(facts["step"])
+        self.loss_sum, self.loss_steps = float(facts["loss_sum"]), int(facts["loss_steps"])
+
+
+class NotFinite(RunError):
+    """The loss is not a number any more; nothing after the last checkpoint was kept."""
+
+    def __init__(self, value: float, step: int, position: Mapping[str, int]) -> None:
+        super().__init__(
+            f"The training loss became {value} at step {step + 1} (epoch {position['epoch']}, batch {position['batch']}).",
+            "The last checkpoint is from before that. Lower train.lr or set train.clip, and start a new run.",
+        )
+
+    def __reduce__(self) -> tuple:
+        return (RunError, (self.what, self.fix))
+
+
+def _optimizer(storages: Mapping[str, Tensor], settings: TrainSettings) -> SliceOptimizer:
+    if settings.optimizer == "adagrad":
+        return SliceAdagrad(storages, eps=settings.eps)
+    return SliceAdamW(storages, weight_decay=settings.weight_decay)
+
+
+def _autocast(settings: TrainSettings, device: torch.device) -> Callable[[], Any]:
+    wanted = settings.precision
+    if wanted == "auto":
+        # On CPUs without bfloat16 units it is an order of magnitude slower than float32.
+        wanted = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+    if wanted == "float32":
+        return nullcontext
+    return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
+
+
+class Pace:
+    """Says when a fixed number of seconds has passed since it last said so."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._last = time.monotonic()
+
+    def due(self) -> bool:
+        if time.monotonic() - self._last < self.seconds:
+            return False
+        self._last = time.monotonic()
+        return True

@@ -1,0 +1,238 @@
+"""Log loss, AUC, normalised entropy and calibration of a split, fed batch by batch.
+
+    metrics = Metrics()
+    for batch in loader.epoch():
+        metrics.update(network(batch), batch.label)
+    metrics.result()["auc"]
+
+Exact, not binned and not a mean over batches: AUC counts a tie between a click and a non-click as half, and
+equals scikit-learn's. Scores are kept as float32 in two heaps, clicks and non-clicks, so a row costs four
+bytes; beyond `memory_bytes` they move to a temporary file and are read back one range of values at a time.
+A number that cannot be computed (AUC of a split without clicks) is None, with the reason beside it.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from recnas.errors import DataError, RunError
+
+_RANGE_ROWS = (2**19, 2**23)  # rows sorted at a time: what fits in cache, and never more than the second
+_PASSES = 16  # over the scores, before ranges grow
+_READ_ROWS = 2**20  # rows read from the temporary file at a time
+_HALF = 2**16  # values of one half of a float32's bits
+
+
+class Metrics:
+    """Accumulates over batches; `result()` may be read at any time.
+
+    Args:
+        logits: scores are logits (the default, exact far from 0) or probabilities.
+        bins: of the calibration error, each with the same number of rows up to ties.
+        memory_bytes: scores beyond this go to a temporary file in `folder`.
+    """
+
+    def __init__(
+        self, logits: bool = True, bins: int = 20, memory_bytes: int = 2**28, folder: Path | None = None
+    ) -> None:
+        self.logits, self.bins = logits, bins
+        self.rows = self.clicks = 0
+        self._loss = self._predicted = 0.0
+        # By label: not clicked, clicked.
+        self._heaps = tuple(_Heap(max(1, memory_bytes // 8), folder) for _ in range(2))
+
+    @torch.no_grad()
+    def update(self, score: Tensor, label: Tensor) -> None:
+        """Add a batch: `score [B]` and `label [B]` of 0 and 1, in any numeric types."""
+        score, label = score.detach().flatten().cpu(), label.detach().flatten().cpu()
+        if score.shape != label.shape:
+            raise RunError(f"{score.numel()} scores but {label.numel()} labels.")
+        clicked = label == 1
+        if not bool((clicked | (label == 0)).all()):
+            raise DataError("labels must be 0 or 1.")
+        if not bool(score.isfinite().all()):
+            raise RunError(
+                "the model's scores are NaN or infinite, so the split has no log loss.",
+                "Training has diverged: lower the learning rate, or check the gradient clipping.",
+            )
+        wide, target = score.double(), label.double()
+        if self.logits:
+            loss, predicted = F.softplus(wide) - wide * target, wide.sigmoid()
+        else:
+            if bool((score < 0).any() or (score > 1).any()):
+                raise RunError("scores are not probabilities.", "Pass logits=True for logits.")
+            tiny = torch.finfo(score.dtype).eps if score.is_floating_point() else torch.finfo(torch.float64).eps
+            bounded = wide.clamp(tiny, 1 - tiny)
+            loss, predicted = -torch.where(clicked, bounded.log(), (-bounded).log1p()), wide
+        self._loss += float(loss.sum())
+        self._predicted += float(predicted.sum())
+        self.rows += score.numel()
+        self.clicks += int(clicked.sum())
+        kept = score.float() + 0.0  # -0.0 becomes 0.0: equal scores have equal bits
+        self._heaps[0].add(kept[~clicked].numpy())
+        self._heaps[1].add(kept[clicked].numpy())
+
+    def result(self) -> dict[str, Any]:
+        """Everything by name. `reasons` says why a value is None; it is empty in the usual case."""
+        found: dict[str, Any] = dict.fromkeys(
+            ("click_rate", "logloss", "auc", "normalized_entropy", "mean_prediction", "calibration", "calibration_error")
+        )
+        reasons: dict[str, str] = {}
+        if self.rows == 0:
+            reasons = dict.fromkeys(found, "the split has no rows")
+        else:
+            rate = found["click_rate"] = self.clicks / self.rows
+            found["logloss"] = self._loss / self.rows
+            found["mean_prediction"] = self._predicted / self.rows
+            found["auc"], found["calibration_error"] = self._over_sorted_scores()
+            if self.clicks in (0, self.rows):
+                reason = f"all {self.rows} rows are {'clicks' if self.clicks else 'non-clicks'}"
+                reasons = {"auc": reason, "normalized_entropy": reason}
+            else:
+                entropy = -(rate * math.log(rate) + (1 - rate) * math.log1p(-rate))
+                found["normalized_entropy"] = found["logloss"] / entropy
+            if self.clicks:
+                found["calibration"] = self._predicted / self.clicks
+            else:
+                reasons["calibration"] = reasons["auc"]
+        return {"rows": self.rows, "clicks": self.clicks, **found, "reasons": reasons}
+
+    def _over_sorted_scores(self) -> tuple[float | None, float]:
+        """AUC and expected calibration error, in one pass over distinct scores in rising order."""
+        twice_won = 0  # pairs (click, non-click) ordered rightly, a tie as half, all times two: an integer
+        below = 0  # non-clicks with a smaller score than any in this run
+        error = _CalibrationError(self.rows, self.bins)
+        for values, misses, clicks in _runs(*self._heaps):
+            before = below + np.cumsum(misses) - misses
+            twice_won += int((clicks * (2 * before + misses)).sum())
+            below += int(misses.sum())
+            wide = torch.from_numpy(values).double()
+            error.add((wide.sigmoid() if self.logits else wide).numpy(), clicks + misses, clicks)
+        pairs = self.clicks * (self.rows - self.clicks)
+        return (twice_won / (2 * pairs) if pairs else None), error.total() / self.rows
+
+
+class _CalibrationError:
+    """Sum over bins of |predicted clicks - clicks|. Rows with equal scores stay in one bin, the lower."""
+
+    def __init__(self, rows: int, bins: int) -> None:
+        self.ends = [-(-rows * (i + 1) // bins) for i in range(bins)]  # rank after the last row of each bin
+        self.seen, self.gap, self.sum = 0, 0.0, 0.0
+
+    def add(self, predicted: np.ndarray, counts: np.ndarray, clicks: np.ndarray) -> None:
+        ranks = self.seen + np.cumsum(counts)
+        gaps = np.concatenate(([0.0], np.cumsum(predicted * counts - clicks)))
+        start = 0
+        for stop in np.searchsorted(ranks, self.ends) + 1:  # distinct scores up to the one holding the bin's last row
+            if start < stop <= len(ranks):
+                self.sum += abs(self.gap + gaps[stop] - gaps[start])
+                self.gap, start = 0.0, int(stop)
+        self.gap += gaps[-1] - gaps[start]
+        self.seen = int(ranks[-1]) if len(ranks) else self.seen
+        self.ends = [end for end in self.ends if end > self.seen]
+
+    def total(self) -> float:
+        return float(self.sum + abs(self.gap))
+
+
+class _Heap:
+    """float32 scores in no order: in memory up to a limit, then in a temporary file."""
+
+    def __init__(self, memory_bytes: int, folder: Path | None) -> None:
+        self.limit, self.folder = memory_bytes // 4, folder
+        self.rows = self._in_memory = 0
+        self._parts: list[np.ndarray] = []
+        self._file: IO[bytes] | None = None
+
+    def add(self, scores: np.ndarray) -> None:
+        self._parts.append(scores)
+        self.rows += len(scores)
+        self._in_memory += len(scores)
+        if self._in_memory > self.limit:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 - lives as long as the heap
+            self._file.seek(0, 2)
+            for part in self._parts:
+                part.tofile(self._file)
+            self._file.flush()
+            self._parts, self._in_memory = [], 0
+
+    def parts(self) -> Iterator[np.ndarray]:
+        if self._file is not None:
+            self._file.seek(0)
+            while data := self._file.read(4 * _READ_ROWS):
+                yield np.frombuffer(data, dtype=np.float32)
+        if len(self._parts) > 1:
+            self._parts = [np.concatenate(self._parts)]
+        yield from self._parts
+
+
+def _runs(misses: _Heap, clicks: _Heap) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Distinct scores in rising order with their number of non-clicks and of clicks, range after range."""
+    rows = misses.rows + clicks.rows
+    at_a_time = min(max(_RANGE_ROWS[0], rows // _PASSES), _RANGE_ROWS[1])
+    if rows <= at_a_time:
+        yield _count_sorted(*(np.sort(np.concatenate([*heap.parts(), _NONE])) for heap in (misses, clicks)))
+        return
+    # Cut by the upper half of the bits, several neighbouring halves at a time.
+    halves = np.zeros(_HALF, dtype=np.int64)
+    for heap in (misses, clicks):
+        for part in heap.parts():
+            halves += np.bincount(_ordered(part) >> 16, minlength=_HALF)
+    start = 0
+    while start < _HALF:
+        stop = max(start + 1, start + int((np.cumsum(halves[start:]) <= at_a_time).sum()))
+        if halves[start:stop].sum() > at_a_time:  # one half with very many rows: few distinct scores, just count
+            yield _count_one_half(misses, clicks, start)
+        else:
+            chosen = (
+                [part[(keys >= start << 16) & (keys < stop << 16)] for part in heap.parts() for keys in (_ordered(part),)]
+                for heap in (misses, clicks)
+            )
+            yield _count_sorted(*(np.sort(np.concatenate([*parts, _NONE])) for parts in chosen))
+        start = stop
+
+
+_NONE = np.empty(0, dtype=np.float32)
+
+
+def _count_sorted(misses: np.ndarray, clicks: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    both = np.sort(np.concatenate((misses, clicks)))
+    is_last = np.ones(len(both), dtype=bool)
+    np.not_equal(both[1:], both[:-1], out=is_last[:-1])
+    ends = np.flatnonzero(is_last) + 1
+    values = both[ends - 1]
+    # Clicks are the fewer: look those up, the rest follows from the ranks.
+    click_ends = np.searchsorted(clicks, values, side="right")
+    n_clicks = np.diff(click_ends, prepend=0)
+    return values, np.diff(ends, prepend=0) - n_clicks, n_clicks
+
+
+def _count_one_half(misses: _Heap, clicks: _Heap, half: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    counts = np.zeros((2, _HALF), dtype=np.int64)
+    for row, heap in enumerate((misses, clicks)):
+        for part in heap.parts():
+            keys = _ordered(part)
+            counts[row] += np.bincount(keys[keys >> 16 == half] & (_HALF - 1), minlength=_HALF)
+    present = np.flatnonzero(counts.any(0))
+    return _scores((half << 16 | present).astype(np.uint32)), counts[0, present], counts[1, present]
+
+
+def _ordered(scores: np.ndarray) -> np.ndarray:
+    """Bits of float32 numbers as unsigned integers of the same order."""
+    bits = scores.view(np.uint32)
+    return np.where(bits >> 31 == 1, ~bits, bits | np.uint32(2**31))
+
+
+def _scores(keys: np.ndarray) -> np.ndarray:
+    """Inverse of `_ordered`."""
+    return np.where(keys >> 31 == 1, keys & np.uint32(2**31 - 1), ~keys).view(np.float32)
