@@ -58,7 +58,7 @@ def _run(argv: list[str]) -> int:
             prog=f"recnas {name}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         module.add_arguments(parser)
-        return int(module.run(parser.parse_args(argv[1:])) or 0)
+        return int(module.run(parser.parse_intermixed_args(argv[1:])) or 0)
     if argv and argv[0] == "--version":
         from recnas import __version__
 

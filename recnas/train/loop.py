@@ -105,6 +105,8 @@ class Trainer:
         settings = self.settings
         rate = self.schedule(self.step)
         network, slices = self.trainee.at_step(self.step)
+        # Before the lookup: fused kernels take their rate along in the forward pass.
+        self.embeddings.set_lr(rate if settings.embeddings.lr is None else rate / settings.lr * settings.embeddings.lr)
         lookup = self.embeddings.begin(batch.ids)
         with self.autocast():
             logits = network(batch.dense, lookup.leaf)
@@ -119,8 +121,6 @@ class Trainer:
             every = gradients(slices) + ([lookup.leaf.grad] if lookup.leaf.grad is not None else [])
             scale = clip_scale(every, settings.clip)
         self.optimizer.step(slices, rate, scale)
-        table_rate = rate if settings.embeddings.lr is None else rate / settings.lr * settings.embeddings.lr
-        self.embeddings.set_lr(table_rate)
         lookup.apply(scale)
         return value
 

@@ -84,18 +84,18 @@ MISSING_TOGETHER: dict[tuple[str, ...], float] = {
 # Waves stand on columns that are rarely missing: many pipelines read an empty count as 0, and the
 # effect of "empty" would blur that of small counts.
 PLANTED: tuple[Planted, ...] = (
-    *(Planted((column,), 0.30) for column in ("C2", "C6", "C14", "C17", "C20", "C23")),
+    *(Planted((column,), 0.31) for column in ("C2", "C6", "C14", "C17", "C20", "C23")),
     *(Planted((column,), 0.12) for column in ("C1", "C5", "C8", "C9", "C18", "C19", "C22", "C25")),
     *(Planted((column,), 0.06) for column in ("C3", "C4", "C7", "C10", "C11", "C13", "C15", "C26")),
     Planted((), 0.25, count="I9"),
     Planted((), 0.20, count="I8"),
     Planted(("C14",), 0.30, count="I2"),
     Planted(("C2", "C17"), 0.30),
-    Planted(("C14", "C17"), 0.50),
-    Planted(("C17", "C23"), 0.35),
-    Planted(("C6", "C23"), 0.50),
-    Planted(("C14", "C17", "C23"), 0.65),
-    Planted(("C6", "C20", "C23"), 0.50),
+    Planted(("C14", "C17"), 0.45),
+    Planted(("C17", "C23"), 0.30),
+    Planted(("C6", "C23"), 0.45),
+    Planted(("C14", "C17", "C23"), 0.60),
+    Planted(("C6", "C20", "C23"), 0.45),
 )
 
 _SMALL_TABLE = 1 << 16  # columns up to this size look their text up; larger ones compute it

@@ -90,7 +90,7 @@ def _effects(key: int, probabilities: F64, half_at: float) -> F64:
 
 
 def _balanced_key(key: int, probabilities: F64) -> int:
-    """The first-rate hash among sixteen: the one whose signs split the rows most evenly.
+    """Of sixteen keys made from `key`, the one whose signs split the rows most evenly.
 
     If the frequent values happened to share a sign, centring would leave them almost no effect and
     scaling would then blow up the few others. Crosses would act on a few rows only, and the spread
@@ -163,10 +163,9 @@ def _tables(seed: int, layout: str, spec: Planted, laws: Mapping[str, F64]) -> l
             missing = 0.0 if crossed else float(signed_effect(np.array([-1]), key_of(seed, layout, column))[0]) / 2
             row.append(np.append(effects, [0.0, missing]).astype(np.float32))
         latent.append(row)
-    if crossed and spec.count is None:
-        return latent
-    summed = [sum(row[0] for row in latent[1:]) + latent[0][0]] if latent else []
-    return [summed] if summed else []
+    if len(spec.columns) == 1:
+        return [[np.sum([row[0] for row in latent], axis=0, dtype=np.float32)]]
+    return latent
 
 
 @dataclass

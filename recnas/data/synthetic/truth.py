@@ -2,7 +2,10 @@
 
 Sums are gathered chunk by chunk in row order, so they do not depend on the number of threads. The
 partial models ("linear terms only", and so on) are judged after the best recalibration a + b * x
-of their logit, fitted on the written labels: leaving terms out also shrinks the right slope.
+of their logit, fitted on the written labels: leaving terms out also shrinks the right slope. They
+are oracles of the planted parts, not bounds on a family of models: crosses are centred in logits,
+and since the click rate is a curved function of the logit, a little of them shows on the margins.
+A fitted logistic regression can therefore end slightly below "linear", most of all at low rates.
 """
 
 from __future__ import annotations

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from recnas.cli.main import main
+from recnas.errors import RunError
+from recnas.jobs.warmup import load_warmed
+from recnas.space.nasrec import NasrecSpace
+from recnas.space.nasrec_json import dump_arch
+from recnas.train.evaluate import evaluate
+
+
+@pytest.fixture
+def arch_file(tmp_path: Path) -> Path:
+    path = tmp_path / "arch.json"
+    path.write_text(dump_arch(NasrecSpace("nasrec-small", blocks=2).sample(np.random.default_rng(1))))
+    return path
+
+
+def test_train_over_seeds_then_again_then_more(criteo_data, arch_file: Path, tmp_path: Path, capsys):
+    run = tmp_path / "run"
+    command = ["train", str(arch_file), "--data", str(criteo_data.path), "--out", str(run), "--json", "--quiet", "epochs=0.2", "lr=0.03"]
+    assert main([*command, "--seeds", "2"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["seeds"] == [0, 1]
+    assert len(result["test"]["logloss"]["values"]) == 2
+    assert result["valid"]["logloss"]["std"] > 0
+    lines = (run / "ledger.jsonl").read_bytes()
+    assert main([*command, "--seeds", "3"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (run / "ledger.jsonl").read_bytes().startswith(lines)
+    assert again["test"]["logloss"]["values"][:2] == result["test"]["logloss"]["values"]
+    assert main([*command[:-1], "lr=0.5"]) == 2
+    assert "holds another run" in capsys.readouterr().err
+
+
+def test_train_faults_are_reported_together(criteo_data, arch_file: Path, tmp_path: Path, capsys):
+    assert main(["train", str(arch_file), "--data", str(criteo_data.path), "--out", str(tmp_path / "r"), "lrr=1", "clip=-1", "embeddings.widht=8"]) == 2
+    text = capsys.readouterr().err
+    assert "3 faults" in text
+    assert "did you mean 'lr'" in text
+    assert "did you mean 'width'" in text
+
+
+@pytest.fixture(scope="module")
+def warm(criteo_data, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("warm") / "run"
+    assert main(["warmup", "synthetic/warmup", "--out", str(out), "--quiet", f"data={criteo_data.path}", "space.blocks=2",
+                 "warmup.share=0.3", "check.archs=3", "check.rows=1000", "train.lr=0.03"]) == 0  # fmt: skip
+    return out
+
+
+def test_a_warmed_supernet_loads_with_the_weights_it_was_checked_with(warm: Path):
+    torch.set_num_threads(1)
+    supernet, embeddings, data, config = load_warmed(warm)
+    events = [json.loads(line) for line in (warm / "ledger.jsonl").read_text().splitlines()]
+    assert len(events) == 3
+    rng = np.random.default_rng([config.seed, 1])
+    for event in events:
+        arch = supernet.space.sample(rng)
+        assert arch.shared_key == event["key"]
+        found = evaluate(supernet.candidate(arch), embeddings, data, "valid", rows=1000)
+        assert found["logloss"] == pytest.approx(event["valid"]["logloss"], rel=1e-6)
+
+
+def test_zero_share_is_the_initial_supernet(criteo_data, tmp_path: Path):
+    out = tmp_path / "zero"
+    assert main(["warmup", "synthetic/warmup", "--out", str(out), "--quiet", f"data={criteo_data.path}", "space.blocks=2", "warmup.share=0", "check.archs=1", "check.rows=100"]) == 0
+    assert json.loads((out / "result.json").read_text())["steps"] == 0
+    load_warmed(out)
+
+
+def test_a_supernet_of_other_data_is_refused(warm: Path, tmp_path: Path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(warm, copy)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["data"]["fingerprint"] = "0" * 64
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(RunError, match="fingerprint"):
+        load_warmed(copy)
+
+
+def test_every_shipped_config_is_valid():
+    from recnas.config import load_settings
+    from recnas.jobs.settings import WarmupConfig
+    from recnas.resources import resource_dir
+
+    found = sorted(resource_dir("configs").rglob("*.yaml"))
+    assert found
+    for path in found:
+        load_settings(WarmupConfig, path)
+        header = path.read_text().split("\ndata:")[0]
+        for part in ("What it does:", "How long:", "Run:", "Override:"):
+            assert part in header, path
+
+
+def test_an_unknown_config_suggests_the_nearest(capsys, tmp_path):
+    assert main(["warmup", "criteo/warmpu", "--out", str(tmp_path / "x")]) == 2
+    assert "did you mean 'criteo/warmup'" in capsys.readouterr().err

@@ -1,0 +1,54 @@
+"""Kill `recnas train` at random moments; the final weights must be those of the undisturbed run, bit for bit.
+
+RECNAS_KILLS sets how many kills (default 3).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from recnas.space.nasrec import NasrecSpace
+from recnas.space.nasrec_json import dump_arch
+from recnas.train.checkpoint import load_latest
+
+
+def test_kills_do_not_change_the_weights(criteo_data, tmp_path: Path):
+    arch = tmp_path / "arch.json"
+    arch.write_text(dump_arch(NasrecSpace("nasrec-full", blocks=3).sample(np.random.default_rng(5))))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    def command(out: str) -> list[str]:
+        return [sys.executable, "-m", "recnas.cli.main", "train", str(arch), "--data", str(criteo_data.path), "--out", str(tmp_path / out),
+                "--quiet", "epochs=2", "batch_size=256", "checkpoint_seconds=0.1", "threads=1"]  # fmt: skip
+
+    started = time.monotonic()
+    subprocess.run(command("whole"), check=True, env=environment, stdout=subprocess.DEVNULL)
+    took = time.monotonic() - started
+    rng = random.Random(1)
+    wanted, killed = int(os.environ.get("RECNAS_KILLS", "3")), 0
+    for _ in range(wanted):
+        child = subprocess.Popen(command("cut"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+        try:
+            child.wait(timeout=took * rng.uniform(0.4, 1.05))
+        except subprocess.TimeoutExpired:
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+            killed += 1
+    subprocess.run(command("cut"), check=True, env=environment, stdout=subprocess.DEVNULL)
+    assert killed or not wanted
+    whole, cut = (load_latest(tmp_path / name / "seed-0") for name in ("whole", "cut"))
+    assert whole is not None
+    assert cut is not None
+    assert whole.step == cut.step
+    assert whole.tensors.keys() == cut.tensors.keys()
+    for name, tensor in whole.tensors.items():
+        assert torch.equal(tensor, cut.tensors[name]), name
