@@ -15,7 +15,7 @@ can happen, and every backend behaves the same.
 
 Backends: `fused` (torchrec on fbgemm's kernels) and `plain` (one torch table); `auto` takes the first that
 loads. State has the same layout in both, so a checkpoint moves between them. They start from the same bits
-and agree to rounding afterwards; either repeats itself bit for bit, with any number of threads. All of
+and agree to rounding afterwards; either repeats itself bit for bit, with one thread or two. All of
 this was run on CPUs only.
 
 Shape letters: B batch, F sparse fields, D embedding width.

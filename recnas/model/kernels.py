@@ -239,7 +239,7 @@ def column_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Ten
     """LayerNorm along the FIRST axis of `x: [D, ...]`: torch's own wants it last, and is slow for D = 16."""
     if not _plain():
         return _ColumnNorm.apply(x, gain, bias, eps)
-    return F.layer_norm(x.movedim(0, -1), (x.shape[0],), gain, bias, eps).movedim(-1, 0)
+    return plain_column_norm(x, gain, bias, eps)
 
 
 class _ColumnNorm(torch.autograd.Function):
@@ -251,18 +251,24 @@ class _ColumnNorm(torch.autograd.Function):
         scale = unit.square().mean(0).add_(eps).rsqrt_()
         unit.mul_(scale)
         ctx.eps = eps
-        ctx.save_for_backward(x, gain, mean, scale)
+        ctx.save_for_backward(x, gain, bias, mean, scale)
         return torch.addcmul(bias.unsqueeze(1), unit, gain.unsqueeze(1)).view_as(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x, gain, mean, scale = ctx.saved_tensors
-        flat = x.flatten(1)
-        if torch.is_grad_enabled():  # a second derivative is wanted: these depend on x
-            mean = flat.mean(0)
-            scale = (flat - mean).square().mean(0).add(ctx.eps).rsqrt()
-        unit = (flat - mean) * scale
+        x, gain, bias, mean, scale = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative is wanted
+            out = plain_column_norm(x, gain, bias, ctx.eps)
+            return *torch.autograd.grad(out, (x, gain, bias), grads[0], create_graph=True), None
         grad = grads[0].flatten(1)
-        inner = grad * gain.unsqueeze(1)
-        d_x = (inner - inner.mean(0) - unit * (inner * unit).mean(0)) * scale
-        return d_x.view_as(x), (grad * unit).sum(1), grad.sum(1), None
+        unit = (x.flatten(1) - mean).mul_(scale)
+        grad_unit = grad * unit
+        # d x = scale (gain grad - mean(gain grad) - unit mean(gain grad unit)); the means over D are products.
+        weights = gain.unsqueeze(0) / gain.numel()
+        d_x = grad * gain.unsqueeze(1)
+        d_x.sub_(weights @ grad).sub_(unit.mul_(weights @ grad_unit)).mul_(scale)
+        return d_x.view_as(x), grad_unit.sum(1), grad.sum(1), None
+
+
+def plain_column_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return F.layer_norm(x.movedim(0, -1), (x.shape[0],), gain, bias, eps).movedim(-1, 0)
