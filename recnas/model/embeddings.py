@@ -226,7 +226,7 @@ class Embeddings(ABC):
 
     @abstractmethod
     def set_lr(self, lr: float) -> None:
-        """Learning rate of the updates from now on."""
+        """Learning rate of lookups begun from now on (fused kernels take it along when they look up)."""
 
     # Training
 

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Scores held at a time by the attention: two buffers of 1 MB stay in cache, [B, 8, 64, 64] would not.
-_SCORES_AT_A_TIME = 2**18
+# Scores held at a time by the attention: two buffers of 2 MB stay in cache, [B, 8, 64, 64] would not.
+_SCORES_AT_A_TIME = 2**19
 # Scores in base 2 below this are raised as they are: 2^60 times 64 rows is far from overflow in float32,
 # and 2^-60 far from losing digits.
 _SAFE_SCORE = 60.0

@@ -117,9 +117,7 @@ class Trainer:
             raise NotFinite(value, self.step, self.loader.state_dict())
         scale = 1.0
         if settings.clip is not None:
-            # The looked-up rows stand for the tables' gradient: duplicates of a batch are not added up first.
-            every = gradients(slices) + ([lookup.leaf.grad] if lookup.leaf.grad is not None else [])
-            scale = clip_scale(every, settings.clip)
+            scale = clip_scale([*gradients(slices), lookup.table_gradient()], settings.clip)
         self.optimizer.step(slices, rate, scale)
         lookup.apply(scale)
         return value
