@@ -78,8 +78,9 @@ def parse_integers(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
     length = cells.length
     value, bad = _eight_digits(cells.text, cells.end, length)
     # Signs and long numbers are few in most columns: give them their own smaller pass.
-    special = np.nonzero((length > 8) | (cells.text[cells.start] == ord("-")))
-    if special[0].size:
+    unusual = (length > 8) | (cells.text[cells.start] == ord("-"))
+    if unusual.any():
+        special = np.nonzero(unusual)
         some = cells.at(special)
         negative = some.text[some.start] == ord("-")
         start = some.start + negative
@@ -133,8 +134,9 @@ def parse_hex(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
     """Up to 16 hexadecimal digits, either case, as uint64."""
     length = cells.length
     value, bad = _eight_nibbles(cells.text, cells.end, length)
-    long = np.nonzero(length > 8)
-    if long[0].size:
+    is_long = length > 8
+    if is_long.any():
+        long = np.nonzero(is_long)
         some = cells.at(long)
         high, bad_high = _eight_nibbles(some.text, some.end - 8, np.minimum(some.length - 8, 8))
         value[long] |= high << _U(32)

@@ -8,7 +8,6 @@ position is two integers.
 
 from __future__ import annotations
 
-import bisect
 import queue
 import threading
 from collections.abc import Iterator
@@ -21,8 +20,9 @@ from recnas.data.batch import Batch
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError, DataError
 
-BLOCK_ROWS = 512  # read together: 26 kB of dense and 52 kB of ids for Criteo
-POOL_BLOCKS = 32  # permuted together: 16,384 rows, small enough to stay in a processor's cache
+BLOCK_ROWS = 256  # read together: 13 kB of dense and 26 kB of ids for Criteo
+POOL_BLOCKS = 16  # permuted together: 4,096 rows from 16 places of the file, which stay in a core's cache
+POOL_ROWS = BLOCK_ROWS * POOL_BLOCKS
 
 
 class BatchLoader:
@@ -104,64 +104,74 @@ class BatchLoader:
             yield _batch(self._dense[part], self._ids[part], self._label[part])
 
     def _shuffled(self, epoch: int, numbers: range) -> Iterator[Batch]:
-        pool = _Pool((self._dense, self._ids, self._label), self.rows, self.seed, epoch)
+        order = _ShuffledOrder((self._dense, self._ids, self._label), self.rows, self.seed, epoch)
         for number in numbers:
-            yield pool.batch(number * self.batch_size, min((number + 1) * self.batch_size, self.rows))
+            yield order.batch(number * self.batch_size, min((number + 1) * self.batch_size, self.rows))
 
 
-class _Pool:
+class _ShuffledOrder:
     """The shuffled order of one epoch, with one pool of rows in memory.
 
     Blocks are copied into the pool before rows are drawn from it: the copy reads the file in long
-    stretches, and the random draws then hit the cache. That is what makes shuffling cheap.
+    stretches, and the random draws then hit the processor's cache. The last rows of the file that do not
+    fill a block come at the end of the epoch.
     """
 
     def __init__(self, arrays: tuple[np.ndarray, ...], rows: int, seed: int, epoch: int) -> None:
         rng = np.random.default_rng([seed, epoch])
-        self.arrays, self.rows = arrays, rows
-        self.blocks = rng.permutation(-(-rows // BLOCK_ROWS))
+        self.blocks = rng.permutation(rows // BLOCK_ROWS)
         # One permutation serves every pool of the epoch: their rows differ, so their mixtures do too.
-        self.within = rng.permutation(BLOCK_ROWS * POOL_BLOCKS)
-        sizes = np.minimum((self.blocks + 1) * BLOCK_ROWS, rows) - self.blocks * BLOCK_ROWS
-        pool_rows = [int(sizes[i : i + POOL_BLOCKS].sum()) for i in range(0, len(sizes), POOL_BLOCKS)]
-        self.starts = np.concatenate(([0], np.cumsum(pool_rows))).tolist()  # of each pool, in shuffled order
-        # Ids and labels widen while they are copied anyway.
-        dtypes = (np.float32, np.int64, np.float32)
-        self.held = [np.empty((BLOCK_ROWS * POOL_BLOCKS, *array.shape[1:]), kind) for array, kind in zip(arrays, dtypes)]
+        self.within = rng.permutation(POOL_ROWS)
+        whole = len(self.blocks) * BLOCK_ROWS
+        self.tails = [array[whole:rows] for array in arrays]
+        # The same memory for every pool, so that it stays in the cache.
+        self.pools = [np.empty((POOL_ROWS, *array.shape[1:]), dtype=array.dtype) for array in arrays]
+        self.block_copies = [
+            (_as_values(array[:whole], BLOCK_ROWS), _as_values(pool, BLOCK_ROWS)) for array, pool in zip(arrays, self.pools)
+        ]
+        self.row_values = [_as_values(pool, 1) for pool in self.pools]
         self.number = -1
 
     def batch(self, start: int, stop: int) -> Batch:
         """The rows at places start..stop-1 of the shuffled order."""
         parts = []
         while start < stop:
-            number = bisect.bisect_right(self.starts, start) - 1
+            number = start // POOL_ROWS
             if number != self.number:
                 self._fill(number)
-            first, end = self.starts[number], min(stop, self.starts[number + 1])
-            order = self.order[start - first : end - first]
-            parts.append([_take_rows(array, order) for array in self.held])
+            end = min(stop, (number + 1) * POOL_ROWS)
+            order = self.order[start - number * POOL_ROWS : end - number * POOL_ROWS]
+            parts.append([self._rows(k, order) for k in range(len(self.pools))])
             start = end
         return _batch(*parts[0]) if len(parts) == 1 else _batch(*(np.concatenate(arrays) for arrays in zip(*parts)))
 
+    def _rows(self, k: int, order: np.ndarray) -> np.ndarray:
+        pool, values = self.pools[k], self.row_values[k]
+        if values is None:
+            return np.zeros((len(order), 0), dtype=pool.dtype)
+        return values.take(order).view(pool.dtype).reshape(len(order), *pool.shape[1:])
+
     def _fill(self, number: int) -> None:
-        at = 0
-        for block in self.blocks[number * POOL_BLOCKS : (number + 1) * POOL_BLOCKS].tolist():
-            begin, end = block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, self.rows)
-            for target, source in zip(self.held, self.arrays):
-                target[at : at + end - begin] = source[begin:end]
-            at += end - begin
-        self.order = self.within if at == len(self.within) else self.within[self.within < at]
+        blocks = self.blocks[number * POOL_BLOCKS : (number + 1) * POOL_BLOCKS]
+        held = len(blocks) * BLOCK_ROWS
+        for source, target in self.block_copies:
+            if source is not None and target is not None and len(blocks):
+                # Blocks are known to be in range; `clip` only spares numpy a second copy.
+                source.take(blocks, out=target[: len(blocks)], mode="clip")
+        if held < POOL_ROWS:
+            for pool, tail in zip(self.pools, self.tails):
+                pool[held : held + len(tail)] = tail
+            held += len(self.tails[0])
+        self.order = self.within if held == POOL_ROWS else self.within[self.within < held]
         self.number = number
 
 
-def _take_rows(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """`array[rows]`, a row as one opaque value: one copy per row, whatever its width."""
-    if array.ndim == 1:
-        return array.take(rows)
-    width = array.shape[1]
-    if width == 0:
-        return np.zeros((len(rows), 0), dtype=array.dtype)
-    return array.view(f"V{width * array.itemsize}").ravel().take(rows).view(array.dtype).reshape(len(rows), width)
+def _as_values(array: np.ndarray, rows: int) -> np.ndarray | None:
+    """Groups of `rows` rows as single opaque values, which numpy copies at once whatever their width."""
+    if array.size == 0:
+        return None
+    width = array.size // len(array) * array.itemsize
+    return array.reshape(-1).view(np.uint8).view(f"V{width * rows}")
 
 
 def _batch(dense: np.ndarray, ids: np.ndarray, label: np.ndarray) -> Batch:

@@ -149,6 +149,8 @@ def parse_rows(
     reasons: dict[int, tuple[str, str]] = {}  # row -> (column, reason), the first fault of each row
 
     def note(bad: np.ndarray, column: str, reason: str) -> None:
+        if not bad.any():  # much cheaper than listing them
+            return
         for row in np.flatnonzero(bad):
             reasons.setdefault(int(row), (column, reason))
 

@@ -11,7 +11,7 @@ contain FM as well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -31,10 +31,12 @@ def run(plan: Plan, params: Params, dense: Tensor, embedded: Tensor) -> Tensor:
     dense_out: list[Tensor | None] = [dense]
     # The rows of a block and its merge rows stay apart: their weight columns are apart as well.
     sparse_out: list[tuple[Tensor, ...]] = [(embedded.permute(2, 0, 1).contiguous(),)]
-    large = torch.is_grad_enabled() and plan.elements >= LARGE
+    training = torch.is_grad_enabled()
+    # Joining the rows once per block is faster, but backward then keeps a second copy of every stream.
+    frugal = training and plan.elements >= LARGE // 4
     for block in plan.blocks:
-        y_dense, y_sparse = _run_block(block, plan, params, dense_out, sparse_out)
-        if large and y_dense is not None:
+        y_dense, y_sparse = _run_block(block, plan, params, dense_out, sparse_out, frugal)
+        if training and plan.elements >= LARGE and y_dense is not None:
             trim_when_differentiated(y_dense)
         dense_out.append(y_dense)
         sparse_out.append(y_sparse)
@@ -46,7 +48,12 @@ def run(plan: Plan, params: Params, dense: Tensor, embedded: Tensor) -> Tensor:
 
 
 def _run_block(
-    plan: BlockPlan, network: Plan, params: Params, dense_out: list[Tensor | None], sparse_out: list[tuple[Tensor, ...]]
+    plan: BlockPlan,
+    network: Plan,
+    params: Params,
+    dense_out: list[Tensor | None],
+    sparse_out: list[tuple[Tensor, ...]],
+    frugal: bool,
 ) -> tuple[Tensor | None, tuple[Tensor, ...]]:
     block = plan.block
     activation = ops.ACTIVATIONS[network.shape.activation]
@@ -61,7 +68,9 @@ def _run_block(
     dense: Tensor | None = None
     sparse: Tensor | None = None
     if plan.dot or plan.transformer or plan.efc:
-        rows = ops.join([part for j in block.sparse_in for part in sparse_out[j]])
+        rows: Sequence[Tensor] = [part for j in block.sparse_in for part in sparse_out[j]]
+        if not frugal:
+            rows = (ops.join(rows),)
 
     if plan.fc:
         y = activation(ops.dense_layer(_pick(dense_out, block.dense_in), tensors(plan.fc)))

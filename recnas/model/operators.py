@@ -43,13 +43,18 @@ def dense_layer(xs: Sequence[Tensor], layer: Weights) -> Tensor:
     return layer_norm(out, layer.norm)
 
 
-def row_layer(x: Tensor, layer: Weights) -> Tensor:
-    """Linear over rows, `[D, B, rows]` to `[D, B, n]`, then LayerNorm over the n rows."""
-    if layer.weight:
+def row_layer(xs: Sequence[Tensor], layer: Weights) -> Tensor:
+    """Linear over the joined rows of `xs: [D, B, rows_j]` to `[D, B, n]`, then LayerNorm over the n rows."""
+    if not layer.weight:
+        out = join(xs)
+    elif len(xs) > 1 and len(layer.weight) == len(xs):
+        flat = kernels.linear([x.flatten(0, 1) for x in xs], layer.weight, layer.bias)
+        out = flat.unflatten(0, xs[0].shape[:2])
+    else:
         # A weight over rows is at most a few tens of kilobytes: joining its pieces costs less than
         # accumulating one product after the other.
-        x = F.linear(x, join(layer.weight), layer.bias)
-    return layer_norm(x, layer.norm)
+        out = F.linear(join(xs), join(layer.weight), layer.bias)
+    return layer_norm(out, layer.norm)
 
 
 def layer_norm(x: Tensor, norm: tuple[Tensor, Tensor] | None) -> Tensor:
@@ -65,7 +70,7 @@ def pad(x: Tensor, width: int) -> Tensor:
     return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
 
 
-def dot(dense: Sequence[Tensor], rows: Tensor, to_row: Weights, to_rows: Weights, out: Weights) -> Tensor:
+def dot(dense: Sequence[Tensor], rows: Sequence[Tensor], to_row: Weights, to_rows: Weights, out: Weights) -> Tensor:
     """Products of all pairs among one row made from the dense inputs (first) and p sparse rows."""
     first = dense_layer(dense, to_row).t().unsqueeze(-1)  # [D, B, 1]
     products = kernels.pairwise_dots(torch.cat((first, row_layer(rows, to_rows)), -1).transpose(0, 1))
@@ -105,7 +110,7 @@ def add(left: Sequence[Tensor], right: Sequence[Tensor], widths: Sequence[int], 
 
 
 def transformer(
-    rows: Tensor, to_rows: Weights, attend: Weights, mix: Weights, grow: Weights, shrink: Weights, *, heads: int
+    rows: Sequence[Tensor], to_rows: Weights, attend: Weights, mix: Weights, grow: Weights, shrink: Weights, *, heads: int
 ) -> Tensor:
     """Linear over rows, then one post-norm encoder layer over the rows as tokens of width D."""
     x = row_layer(rows, to_rows)

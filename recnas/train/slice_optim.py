@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from recnas.errors import RunError
+from recnas.model import heap
 
 Slice = tuple[str, Tensor, str, tuple[slice, ...]]  # leaf name, leaf, storage name, region of the storage
 
@@ -66,6 +67,7 @@ class SliceAdagrad:
     @torch.no_grad()
     def step(self, slices: Iterable[Slice], lr: float, scale: float = 1.0) -> None:
         """Apply the gradients of the leaves, multiplied by `scale`, and free them."""
+        updated = 0
         for _, leaf, storage, region in slices:
             if leaf.grad is None:
                 continue
@@ -73,6 +75,8 @@ class SliceAdagrad:
                 total.addcmul_(grad, grad, value=scale * scale)
                 weight.addcdiv_(grad, total.sqrt().add_(self.eps), value=-lr * scale)
             leaf.grad = None
+            updated += leaf.numel()
+        _tidy(updated)
 
     def state_dict(self) -> dict[str, Any]:
         return {"sums": dict(self.sums)}
@@ -104,6 +108,7 @@ class SliceAdamW:
     def step(self, slices: Iterable[Slice], lr: float, scale: float = 1.0) -> None:
         """Apply the gradients of the leaves, multiplied by `scale`, and free them."""
         beta1, beta2 = self.betas
+        updated = 0
         for name, leaf, storage, region in slices:
             if leaf.grad is None:
                 continue
@@ -118,6 +123,8 @@ class SliceAdamW:
                 square.mul_(beta2).addcmul_(grad, grad, value=scale * scale * (1 - beta2))
                 weight.addcdiv_(mean, square.sqrt().mul_(root).add_(self.eps), value=-rate)
             leaf.grad = None
+            updated += leaf.numel()
+        _tidy(updated)
 
     def state_dict(self) -> dict[str, Any]:
         return {"means": dict(self.means), "squares": dict(self.squares), "steps": dict(self.steps)}
@@ -137,6 +144,12 @@ def _bounded(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     rows = max(1, _ELEMENTS_AT_A_TIME * first.shape[0] // first.numel())
     for start in range(0, first.shape[0], rows):
         yield tuple(tensor[start : start + rows] for tensor in tensors)
+
+
+def _tidy(updated: int) -> None:
+    """After a large step, hand the memory of its gradients back: the next step may need it elsewhere."""
+    if updated >= heap.LARGE:
+        heap.trim()
 
 
 def _load(mine: dict[str, Tensor], saved: Mapping[str, Tensor]) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from recnas.data.loader import BLOCK_ROWS, BatchLoader
+from recnas.data.loader import BLOCK_ROWS, POOL_BLOCKS, BatchLoader
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError, DataError
 
@@ -48,9 +48,11 @@ def test_shuffling_keeps_every_row_once_and_changes_with_seed_and_epoch(criteo_d
 def test_neighbours_in_the_file_are_spread_over_batches(criteo_data: PreparedData):
     expected = file_rows(criteo_data, "train")
     place = {row.tobytes(): k for k, row in enumerate(expected)}
-    batch = next(iter(BatchLoader(criteo_data, "train", 256, shuffle=True, seed=0).epoch()))
-    blocks = {place[row.tobytes()] // BLOCK_ROWS for row in rows_of([batch])}
-    assert len(blocks) > len(expected) // BLOCK_ROWS * 0.8
+    batch = next(iter(BatchLoader(criteo_data, "train", 512, shuffle=True, seed=0).epoch()))
+    blocks = [place[row.tobytes()] // BLOCK_ROWS for row in rows_of([batch])]
+    assert len(set(blocks)) == POOL_BLOCKS
+    assert max(blocks) - min(blocks) > len(expected) // BLOCK_ROWS // 2  # from all over the file
+    assert max(np.bincount(blocks)) < 512 / POOL_BLOCKS * 2
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
