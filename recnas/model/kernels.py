@@ -146,9 +146,9 @@ def plain_attention(qkv: Tensor, heads: int) -> Tensor:
 def _largest_score(qkv: Tensor, heads: int) -> float:
     """An upper bound on the absolute scores in base 2."""
     three_d = qkv.shape[0]
-    largest = torch.linalg.vector_norm(qkv.detach().flatten(1), math.inf, 1)  # [3 D]
-    query, key = largest[: three_d // 3 * 2].view(2, heads, -1).square().sum(2).sqrt()
-    return float((query * key).max()) * _scale(three_d // 3 // heads)
+    both = qkv.detach()[: three_d // 3 * 2].view(2, heads, three_d // 3 // heads, -1)
+    query, key = both.square().sum(2).amax(2).sqrt()  # the longest query and key of each head
+    return float((query * key).max()) * _scale(both.shape[2])
 
 
 def _scale(size: int) -> float:
