@@ -18,7 +18,15 @@ import torch
 
 from recnas.data.prepared import PreparedData
 from recnas.jobs.settings import SpaceSettings, WarmupConfig
-from recnas.jobs.training import choose_device, make_embeddings, make_loader, net_shape, new_trainer, steps_of, train_with_checkpoints
+from recnas.jobs.training import (
+    choose_device,
+    make_embeddings,
+    make_loader,
+    net_shape,
+    new_trainer,
+    steps_of,
+    train_with_checkpoints,
+)
 from recnas.model.embeddings import Embeddings
 from recnas.model.supernet import Supernet
 from recnas.progress import Progress

@@ -93,7 +93,7 @@ def test_a_loss_that_is_not_a_number_stops_and_says_where(criteo_data):
         if trainer.step == 3:
             next(iter(trainer.trainee.storages.values())).data.fill_(float("nan"))
 
-    with pytest.raises(NotFinite, match="became nan at step 4 .*batch 4"):
+    with pytest.raises(NotFinite, match=r"became nan at step 4 .*batch 4"):
         trainer.run(poison)
     assert trainer.step == 3
 
