@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from recnas.data.schema import MISSING_ID, UNKNOWN_ID
 from recnas.data.split import SPLITS
 from recnas.data.vocabulary import IdTable
 
-_MOMENT_ROWS = 65_536
+MOMENT_ROWS = 65_536
 ARRAYS = {"dense": "dense.f32", "ids": "ids.i32", "label": "label.i8"}
 
 
@@ -189,24 +189,19 @@ def _read_journal(path: Path) -> dict[int, dict[str, Any]]:
     return entries
 
 
-def dense_moments(dense: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray]:
+def dense_moments(blocks: Iterable[np.ndarray], columns: int) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of every dense column, [I] each.
 
-    Blocks of fixed size in row order are combined one after the other, so that neither the number of
-    threads nor how the raw file was cut changes a digit.
+    Blocks have a fixed size and are combined in row order, so that neither the number of threads nor how
+    the raw file was cut changes a digit.
     """
-    starts = range(0, len(dense), _MOMENT_ROWS)
-
-    def block(start: int) -> tuple[int, np.ndarray, np.ndarray]:
-        part = np.asarray(dense[start : start + _MOMENT_ROWS], dtype=np.float64)
-        mean = part.mean(axis=0)
-        return len(part), mean, np.square(part - mean).sum(axis=0)
-
-    rows, mean, squares = 0, np.zeros(dense.shape[1]), np.zeros(dense.shape[1])
-    with ThreadPoolExecutor(threads, thread_name_prefix="moments") as pool:
-        for n, block_mean, block_squares in pool.map(block, starts):
-            step = block_mean - mean
-            squares += block_squares + step**2 * (rows * n / (rows + n))
-            mean += step * (n / (rows + n))
-            rows += n
+    rows, mean, squares = 0, np.zeros(columns), np.zeros(columns)
+    for block in blocks:
+        part = block.astype(np.float64)
+        n, block_mean = len(part), part.mean(axis=0)
+        part -= block_mean
+        step = block_mean - mean
+        squares += np.einsum("ij,ij->j", part, part) + step**2 * (rows * n / (rows + n))
+        mean += step * (n / (rows + n))
+        rows += n
     return mean, np.sqrt(squares / max(rows, 1))

@@ -21,14 +21,14 @@ import pyarrow.parquet as pq
 from recnas.data.arrayfile import ArrayFile
 from recnas.data.chunks import bad_lines
 from recnas.data.encode import ARRAYS
-from recnas.data.prepared import FORMAT, MANIFEST, open_array
+from recnas.data.prepared import FORMAT, MANIFEST, read_blocks
 from recnas.data.schema import Schema
 from recnas.data.sources import Source, sha256_file
 from recnas.data.split import SPLITS
 from recnas.progress import Progress
 from recnas.run import versions, write_json
 
-_PARQUET_ROWS = 131_072
+_PARQUET_ROWS = 65_536
 
 
 class Finisher:
@@ -97,19 +97,15 @@ class Finisher:
         }
 
     def _write_parquet(self, split: str, rows: int) -> None:
-        dense = open_array(self.done, split, "dense", rows, self.schema)
-        ids = open_array(self.done, split, "ids", rows, self.schema)
-        label = open_array(self.done, split, "label", rows, self.schema)
         fields = [("label", pa.int8())]
         fields += [(column.name, pa.float32()) for column in self.schema.dense]
         fields += [(column.name, pa.int32()) for column in self.schema.sparse]
         schema = pa.schema(fields)
+        # Read, not mapped: the pages of a map would count as this process's memory.
+        blocks = [read_blocks(self.done, split, name, rows, self.schema, _PARQUET_ROWS) for name in ("label", "dense", "ids")]
         with pq.ParquetWriter(self.done / f"{split}.parquet", schema, compression="lz4", use_dictionary=False, write_statistics=False) as writer:
-            for start in range(0, rows, _PARQUET_ROWS):
-                part = slice(start, start + _PARQUET_ROWS)
-                columns: list[np.ndarray] = [label[part]]
-                columns += list(np.ascontiguousarray(dense[part].T))
-                columns += list(np.ascontiguousarray(ids[part].T))
+            for label, dense, ids in zip(*blocks):
+                columns = [label, *np.ascontiguousarray(dense.T), *np.ascontiguousarray(ids.T)]
                 writer.write_table(pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema))
 
 

@@ -22,10 +22,10 @@ import numpy as np
 
 from recnas.data.arrayfile import ArrayFile
 from recnas.data.chunks import ChunkWriter, bad_lines, resolve_columns, write_chunks
-from recnas.data.encode import Encoder, SplitFiles, dense_moments, encode_chunks, read_missing
+from recnas.data.encode import MOMENT_ROWS, Encoder, SplitFiles, dense_moments, encode_chunks, read_missing
 from recnas.data.finish import Finisher, write_rejects
 from recnas.data.joins import SideTable, load_side_table
-from recnas.data.prepared import PreparedData, open_array, prepared_options
+from recnas.data.prepared import PreparedData, prepared_options, read_blocks
 from recnas.data.recipes import InputColumn, Recipe, load_recipe
 from recnas.data.schema import DenseField, Schema, SparseField
 from recnas.data.sources import Source, find_sources
@@ -321,7 +321,8 @@ class _Preparation:
         finally:
             files.close()
         names = Schema(tuple(DenseField(column.name) for column in dense), ())
-        mean, std = dense_moments(open_array(self.work / "done", "train", "dense", sizes[TRAIN], names), self.threads)
+        blocks = read_blocks(self.work / "done", "train", "dense", sizes[TRAIN], names, MOMENT_ROWS)
+        mean, std = dense_moments(blocks, len(dense))
         return entries, tuple(
             DenseField(column.name, column.transform, float(m), float(s)) for column, m, s in zip(dense, mean, std)
         )

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,17 @@ def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) 
         )
     # Copy-on-write: torch wants writable memory, and no write can reach the file.
     return np.memmap(path, dtype=dtype, mode="c", shape=shape)
+
+
+def read_blocks(folder: Path, split: str, array: str, rows: int, schema: Schema, size: int) -> Iterator[np.ndarray]:
+    """The rows of one array, `size` at a time, by plain reads."""
+    name, dtype = _FILES[array]
+    width = {"dense": schema.n_dense, "ids": schema.n_sparse, "label": 1}[array]
+    with open(folder / split / name, "rb") as file:
+        for start in range(0, rows, size):
+            count = min(size, rows - start)
+            block = np.fromfile(file, dtype=dtype, count=count * width)
+            yield block if array == "label" else block.reshape(count, width)
 
 
 class PreparedData:
