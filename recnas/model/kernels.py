@@ -40,7 +40,11 @@ def plain_kernels() -> Iterator[None]:
 
 def _plain() -> bool:
     """Whether ordinary operations are needed, because something wants to see or transform each of them."""
-    return _plain_wanted or torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
+    return (
+        _plain_wanted
+        or torch.compiler.is_compiling()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )
 
 
 def linear(xs: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor | None) -> Tensor:

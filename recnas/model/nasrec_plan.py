@@ -205,7 +205,10 @@ class _Builder:
             for i, (block, alive) in enumerate(zip(self.arch.blocks, live), start=1)
         )
         last, shape = self.arch.blocks[-1], self.shape
-        columns = [_Span("dense", 0, last.dense_dim), _Span("sparse", shape.dense_max, last.sparse_dim * shape.width)]
+        columns = [
+            _Span("dense", 0, last.dense_dim),
+            _Span("sparse", shape.dense_max, last.sparse_dim * shape.width),
+        ]
         if last.merge:
             first = shape.dense_max + shape.sparse_max * shape.width
             columns.append(_Span("merge", first, MERGE_ROWS * shape.width))
@@ -286,7 +289,12 @@ class _Builder:
     # Layers
 
     def linear(
-        self, name: str, out: int, columns: Sequence[_Span], norm: bool | None = None, bias: bool | None = None
+        self,
+        name: str,
+        out: int,
+        columns: Sequence[_Span],
+        norm: bool | None = None,
+        bias: bool | None = None,
     ) -> Layer:
         """A Linear that always exists; a LayerNorm follows, or else the Linear has a bias."""
         norm = self.shape.layernorm if norm is None else norm
@@ -299,7 +307,9 @@ class _Builder:
         """A Linear and its LayerNorm, neither of which exists where the width is already right."""
         return Layer() if self.elide and _total(columns) == out else self.linear(name, out, columns)
 
-    def output(self, name: str, out: int, columns: Sequence[_Span], width: int, bias: bool | None = None) -> Layer:
+    def output(
+        self, name: str, out: int, columns: Sequence[_Span], width: int, bias: bool | None = None
+    ) -> Layer:
         """A Linear from `width` that may be elided and a LayerNorm that stays. `columns` may cover less
         than `width`: the rest multiplies padding and exists in the standalone form only."""
         norm = self.norm(name, out) if self.shape.layernorm else None

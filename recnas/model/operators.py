@@ -70,7 +70,9 @@ def pad(x: Tensor, width: int) -> Tensor:
     return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
 
 
-def dot(dense: Sequence[Tensor], rows: Sequence[Tensor], to_row: Weights, to_rows: Weights, out: Weights) -> Tensor:
+def dot(
+    dense: Sequence[Tensor], rows: Sequence[Tensor], to_row: Weights, to_rows: Weights, out: Weights
+) -> Tensor:
     """Products of all pairs among one row made from the dense inputs (first) and p sparse rows."""
     first = dense_layer(dense, to_row).t().unsqueeze(-1)  # [D, B, 1]
     products = kernels.pairwise_dots(torch.cat((first, row_layer(rows, to_rows)), -1).transpose(0, 1))
@@ -95,7 +97,8 @@ def gate(
     if padded:
         left, right = (pad(join(left), padded),), (pad(join(right), padded),)
     gated = [
-        torch.sigmoid(kernels.linear(left, rows, bias)) * x for rows, bias, x in zip(square, square_bias, right)
+        torch.sigmoid(kernels.linear(left, rows, bias)) * x
+        for rows, bias, x in zip(square, square_bias, right)
     ]
     if not out.weight:
         gated = [pad(join(gated), width)]
@@ -110,7 +113,14 @@ def add(left: Sequence[Tensor], right: Sequence[Tensor], widths: Sequence[int], 
 
 
 def transformer(
-    rows: Sequence[Tensor], to_rows: Weights, attend: Weights, mix: Weights, grow: Weights, shrink: Weights, *, heads: int
+    rows: Sequence[Tensor],
+    to_rows: Weights,
+    attend: Weights,
+    mix: Weights,
+    grow: Weights,
+    shrink: Weights,
+    *,
+    heads: int,
 ) -> Tensor:
     """Linear over rows, then one post-norm encoder layer over the rows as tokens of width D."""
     x = row_layer(rows, to_rows)

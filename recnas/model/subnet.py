@@ -30,7 +30,11 @@ class Subnet(nn.Module):
     """
 
     def __init__(
-        self, arch: NasrecArch, shape: NetShape, generator: torch.Generator | None = None, keep_dead: bool = False
+        self,
+        arch: NasrecArch,
+        shape: NetShape,
+        generator: torch.Generator | None = None,
+        keep_dead: bool = False,
     ) -> None:
         super().__init__()
         self.arch = arch

@@ -128,7 +128,9 @@ class Supernet(nn.Module):
     def set_extra_state(self, state: Any) -> None:
         self._check_description(state)
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
         """Load weights; a checkpoint of another space or shape is refused before anything is written."""
         if _DESCRIPTION in state_dict:
             self._check_description(state_dict[_DESCRIPTION])

@@ -33,7 +33,10 @@ def test_whole_parameters_follow_torch(kind, monkeypatch):
     theirs = copy.deepcopy(mine)
     storages = dict(mine.named_parameters())
     if kind == "adagrad":
-        optimizer, reference = SliceAdagrad(storages), torch.optim.Adagrad(theirs.parameters(), lr=0.1, eps=1e-2)
+        optimizer, reference = (
+            SliceAdagrad(storages),
+            torch.optim.Adagrad(theirs.parameters(), lr=0.1, eps=1e-2),
+        )
     else:
         optimizer = SliceAdamW(storages, weight_decay=0.01)
         reference = torch.optim.AdamW(theirs.parameters(), lr=0.1, weight_decay=0.01)
@@ -60,7 +63,9 @@ def test_only_the_used_slices_change(make):
         loss_of(candidate, step).backward()
         before = copy.deepcopy((supernet.storages, optimizer.state_dict()))
         optimizer.step(candidate.slices(), lr=0.1)
-        used = {name: torch.zeros_like(storage, dtype=torch.bool) for name, storage in supernet.storages.items()}
+        used = {
+            name: torch.zeros_like(storage, dtype=torch.bool) for name, storage in supernet.storages.items()
+        }
         for name, region in candidate.plan.regions.values():
             used[name][region] = True
         after = (supernet.storages, optimizer.state_dict())

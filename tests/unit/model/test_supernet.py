@@ -22,7 +22,9 @@ def small(name: str = "nasrec-full", blocks: int = 3) -> NasrecSpace:
 
 
 def build(space: NasrecSpace, seed: int = 0, **options) -> Supernet:
-    return Supernet(space, NetShape(**{"n_dense": 5, "n_sparse": 7, **options}), torch.Generator().manual_seed(seed))
+    return Supernet(
+        space, NetShape(**{"n_dense": 5, "n_sparse": 7, **options}), torch.Generator().manual_seed(seed)
+    )
 
 
 def test_leaves_share_memory_and_never_overlap(space, make_supernet, draw):
@@ -67,7 +69,10 @@ def test_leaf_names_are_paths_that_name_their_slot():
     arch = small().full_path()
     names = build_plan(arch, NetShape(5, 7, dense_max=32, sparse_max=16), sliced=True).regions
     assert names["blocks.3.fc.weight.2"] == ("blocks.3.fc.weight", (slice(0, 32), slice(5 + 32, 5 + 64)))
-    assert names["blocks.3.efc.weight.1.merge"] == ("blocks.3.efc.weight", (slice(0, 16), slice(7 + 16, 7 + 24)))
+    assert names["blocks.3.efc.weight.1.merge"] == (
+        "blocks.3.efc.weight",
+        (slice(0, 16), slice(7 + 16, 7 + 24)),
+    )
     assert "blocks.3.gate.square.weight.0.2" in names  # rows gate input 0, columns read input 2
 
 
@@ -154,4 +159,6 @@ def test_subnet_functional_and_deepcopy_agree():
     dense, embedded = torch.rand(2, 5), torch.rand(2, 7, 16)
     twin = copy.deepcopy(subnet)
     assert torch.equal(subnet(dense, embedded), twin(dense, embedded))
-    assert torch.equal(subnet(dense, embedded), subnet.functional(dict(twin.named_parameters()), dense, embedded))
+    assert torch.equal(
+        subnet(dense, embedded), subnet.functional(dict(twin.named_parameters()), dense, embedded)
+    )
