@@ -6,6 +6,7 @@ import pytest
 import torch
 from numpy.random import default_rng
 
+from recnas.model import heap, nasrec_forward
 from recnas.model.nasrec_plan import NetShape
 from recnas.model.subnet import Subnet
 from recnas.model.supernet import Supernet
@@ -83,3 +84,16 @@ def test_keep_dead_changes_parameters_not_the_function(space, make_supernet, dra
         live = _subnet(supernet, arch)
         assert set(dict(live.named_parameters())) <= set(dict(full.named_parameters()))
         torch.testing.assert_close(full(*inputs()), live(*inputs()))
+
+
+def test_the_memory_saving_form_of_large_paths_is_the_same_function(
+    space, make_supernet, draw, inputs, monkeypatch
+):
+    supernet = make_supernet(space)
+    monkeypatch.setattr(nasrec_forward, "LARGE", 0)  # every path counts as large
+    trims = []
+    monkeypatch.setattr(heap, "trim", lambda: trims.append(1))
+    for arch in draw(space, 8):
+        # The twin joins its rows as small networks do: one weight, several inputs.
+        assert_same(supernet, arch, *inputs())
+    assert trims
