@@ -31,7 +31,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from recnas.errors import RunError
-from recnas.run import write_atomic, write_json
+from recnas.run import fsync_folder, write_atomic, write_json
 
 FORMAT = 1
 TENSORS, STATE = "tensors.safetensors", "state.json"
@@ -93,7 +93,7 @@ def save(
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    _flush_folder(folder)
+    fsync_folder(folder)
     steps = [(_step(found), found) for found in _candidates(folder)]
     current = [found for number, found in steps if number <= step]
     for old in [*(found for number, found in steps if number > step), *current[max(1, keep) :]]:
@@ -286,11 +286,3 @@ def _remove(path: Path) -> None:
     hidden = path.with_name(f".{path.name}.old-{os.getpid()}")
     os.rename(path, hidden)
     shutil.rmtree(hidden, ignore_errors=True)
-
-
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
