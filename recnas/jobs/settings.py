@@ -7,6 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from recnas.config import Settings
+from recnas.space.nasrec import NasrecSpace
+from recnas.space.registry import get_space
 from recnas.train.settings import TrainSettings
 
 
@@ -16,6 +18,12 @@ class SpaceSettings(Settings):
     name: Literal["nasrec-small", "nasrec-full"] = "nasrec-small"
     blocks: int = Field(7, ge=1)
     connections: Literal["binomial", "uniform"] = "binomial"
+
+
+def make_space(settings: SpaceSettings) -> NasrecSpace:
+    space = get_space(settings.name, blocks=settings.blocks, connections=settings.connections)
+    assert isinstance(space, NasrecSpace)
+    return space
 
 
 class WarmupShare(Settings):

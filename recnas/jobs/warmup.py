@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from recnas.data.prepared import PreparedData
-from recnas.jobs.settings import SpaceSettings, WarmupConfig
+from recnas.jobs.settings import WarmupConfig, make_space
 from recnas.jobs.training import (
     choose_device,
     make_embeddings,
@@ -31,21 +31,13 @@ from recnas.model.embeddings import Embeddings
 from recnas.model.supernet import Supernet
 from recnas.progress import Progress
 from recnas.run import RunDir, write_json
-from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec_json import to_dict
-from recnas.space.registry import get_space
 from recnas.train.checkpoint import load_latest
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import SupernetPaths
 from recnas.train.paths import PathSampler
 
 CHECK_STREAM = 1  # keeps the architectures that are checked apart from every other draw of a seed
-
-
-def make_space(settings: SpaceSettings) -> NasrecSpace:
-    space = get_space(settings.name, blocks=settings.blocks, connections=settings.connections)
-    assert isinstance(space, NasrecSpace)
-    return space
 
 
 def warmup(config: WarmupConfig, out: Path | str, progress: Progress | None = None) -> dict[str, Any]:

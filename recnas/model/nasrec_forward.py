@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from recnas.model import operators as ops
+from recnas.model import taps
 from recnas.model.heap import LARGE, trim_when_differentiated
 from recnas.model.nasrec_plan import HEADS, BlockPlan, Layer, Plan
 from recnas.model.operators import Weights
@@ -33,7 +34,7 @@ def run(plan: Plan, params: Params, dense: Tensor, embedded: Tensor) -> Tensor:
     sparse_out: list[tuple[Tensor, ...]] = [(embedded.permute(2, 0, 1).contiguous(),)]
     training = torch.is_grad_enabled()
     # Joining the rows once per block is faster, but backward then keeps a second copy of every stream.
-    frugal = training and plan.elements >= LARGE // 4
+    frugal = training and plan.elements >= LARGE // 4 and not taps.listening()
     for block in plan.blocks:
         y_dense, y_sparse = _run_block(block, plan, params, dense_out, sparse_out, frugal)
         if training and plan.elements >= LARGE and y_dense is not None:
@@ -42,9 +43,7 @@ def run(plan: Plan, params: Params, dense: Tensor, embedded: Tensor) -> Tensor:
         sparse_out.append(y_sparse)
     parts = (*_pick(dense_out, (-1,)), *sparse_out[-1])
     weights = [params[name] for name in plan.head.weight]
-    if len(weights) != len(parts):
-        weights = list(weights[0].split(list(plan.head_widths), 1))
-    return ops.logit(parts, weights, params[plan.head.bias or ""])
+    return ops.logit(parts, weights, params[plan.head.bias or ""], plan.head_widths)
 
 
 def _run_block(
@@ -73,7 +72,7 @@ def _run_block(
             rows = (ops.join(rows),)
 
     if plan.fc:
-        y = activation(ops.dense_layer(_pick(dense_out, block.dense_in), tensors(plan.fc)))
+        y = activation(ops.dense_layer(_pick(dense_out, block.dense_in), tensors(plan.fc)), 0)
         dense = _plus(dense, y)
     if plan.dot:
         y = ops.dot(_pick(dense_out, block.dense_in), rows, *map(tensors, plan.dot))
@@ -91,7 +90,7 @@ def _run_block(
     if plan.transformer:
         sparse = ops.transformer(rows, *map(tensors, plan.transformer), heads=HEADS)
     if plan.efc:
-        sparse = _plus(sparse, activation(ops.row_layer(rows, tensors(plan.efc))))
+        sparse = _plus(sparse, activation(ops.row_layer(rows, tensors(plan.efc)), 1))
 
     streams = () if sparse is None else (sparse,)
     if plan.merge is not None and dense is not None:

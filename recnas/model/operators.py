@@ -17,11 +17,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from recnas.model import kernels
+from recnas.model import kernels, taps
 
-Activation = Callable[[Tensor], Tensor]
-# In place: what comes before (a Linear or a LayerNorm) does not need its own output for backward.
-ACTIVATIONS: dict[str, Activation] = {"relu": torch.relu_, "silu": F.silu}
+
+def relu(x: Tensor, batch_axis: int = 0) -> Tensor:
+    if taps.listening():
+        taps.relu(x, batch_axis)
+        return torch.relu(x)
+    # In place: what comes before (a Linear or a LayerNorm) does not need its own output for backward.
+    return torch.relu_(x)
+
+
+def silu(x: Tensor, batch_axis: int = 0) -> Tensor:
+    return F.silu(x)
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor, int], Tensor]] = {"relu": relu, "silu": silu}
 
 
 class Weights(NamedTuple):
@@ -47,6 +58,8 @@ def row_layer(xs: Sequence[Tensor], layer: Weights) -> Tensor:
     """Linear over the joined rows of `xs: [D, B, rows_j]` to `[D, B, n]`, then LayerNorm over the n rows."""
     if not layer.weight:
         out = join(xs)
+    elif taps.listening():
+        out = _reported_row_layer(join(xs), layer)
     elif len(xs) > 1 and len(layer.weight) == len(xs):
         flat = kernels.linear([x.flatten(0, 1) for x in xs], layer.weight, layer.bias)
         out = flat.unflatten(0, xs[0].shape[:2])
@@ -57,8 +70,21 @@ def row_layer(xs: Sequence[Tensor], layer: Weights) -> Tensor:
     return layer_norm(out, layer.norm)
 
 
+def _reported_row_layer(x: Tensor, layer: Weights) -> Tensor:
+    """The same for a listener: every weight on its own rows, examples on axis 1."""
+    pieces = x.split([weight.shape[1] for weight in layer.weight], -1)
+    out = sum(F.linear(piece, weight) for piece, weight in zip(pieces[1:], layer.weight[1:]))
+    out = F.linear(pieces[0], layer.weight[0], layer.bias) + out
+    for piece, weight, bias in zip(pieces, layer.weight, (layer.bias, *[None] * (len(pieces) - 1))):
+        taps.linear(weight, piece, out, bias, batch_axis=1)
+    return out
+
+
 def layer_norm(x: Tensor, norm: tuple[Tensor, Tensor] | None) -> Tensor:
-    return x if norm is None else F.layer_norm(x, (x.shape[-1],), norm[0], norm[1])
+    if norm is None or taps.norms_are_off():
+        return x
+    taps.norm(x, tuple(range(x.dim() - 1)))
+    return F.layer_norm(x, (x.shape[-1],), norm[0], norm[1])
 
 
 def join(xs: Sequence[Tensor]) -> Tensor:
@@ -126,18 +152,23 @@ def transformer(
     x = row_layer(rows, to_rows)
     attended = kernels.attention(column_layer(x, attend), heads)
     x = column_norm(x + column_layer(attended, mix), mix.norm)
-    hidden = torch.relu_(column_layer(x, grow))
+    hidden = relu(column_layer(x, grow), 1)
     return column_norm(x + column_layer(hidden, shrink), shrink.norm)
 
 
 def column_layer(x: Tensor, layer: Weights) -> Tensor:
     """Linear along D, `[D, B, rows]` to `[n, B, rows]`; always with a bias."""
     assert layer.bias is not None
-    return torch.addmm(layer.bias.unsqueeze(1), layer.weight[0], x.flatten(1)).unflatten(1, x.shape[1:])
+    out = torch.addmm(layer.bias.unsqueeze(1), layer.weight[0], x.flatten(1)).unflatten(1, x.shape[1:])
+    taps.linear(layer.weight[0], x, out, layer.bias, axis=0, batch_axis=1)
+    return out
 
 
 def column_norm(x: Tensor, norm: tuple[Tensor, Tensor] | None) -> Tensor:
     assert norm is not None
+    if taps.norms_are_off():
+        return x
+    taps.norm(x, tuple(range(1, x.dim())))
     return kernels.column_norm(x, norm[0], norm[1])
 
 
@@ -152,8 +183,15 @@ def merge_rows(dense: Tensor, layer: Weights, width: int) -> Tensor:
     return dense_layer((dense,), layer).unflatten(1, (-1, width)).permute(2, 0, 1)
 
 
-def logit(parts: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor) -> Tensor:
-    """Linear to one number. Parts `[B, d]` or `[D, B, rows]`; a weight `[1, n]` counts row by row."""
+def logit(parts: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor, widths: Sequence[int]) -> Tensor:
+    """Linear to one number. Parts `[B, d]` or `[D, B, rows]`; a weight `[1, n]` counts row by row.
+
+    One weight for all parts is cut by `widths`.
+    """
+    if taps.listening():
+        return _reported_logit(parts, weights, bias)
+    if len(weights) != len(parts):
+        weights = weights[0].split(list(widths), 1)
     out = bias
     for part, weight in zip(parts, weights):
         if part.dim() == 3:
@@ -162,3 +200,11 @@ def logit(parts: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor) -> T
         else:
             out = out + torch.mm(part, weight.t()).squeeze(-1)
     return out
+
+
+def _reported_logit(parts: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor) -> Tensor:
+    flat = [part.permute(1, 2, 0).flatten(1) if part.dim() == 3 else part for part in parts]
+    taps.features(join(flat))
+    if len(weights) != len(flat):
+        flat = [join(flat)]
+    return kernels.linear(flat, weights, bias).squeeze(-1)

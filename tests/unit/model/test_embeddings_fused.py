@@ -12,7 +12,7 @@ import torch
 from recnas.data.schema import Schema
 from recnas.errors import BackendMissing
 from recnas.model import embeddings_fused
-from recnas.model.embeddings import build_embeddings
+from recnas.model.embeddings import build_embeddings, choose_backend
 
 SCHEMA = Schema.of_shape(0, [5, 6])
 
@@ -38,8 +38,10 @@ def test_import_of_a_missing_library_is_caught(monkeypatch: pytest.MonkeyPatch) 
         embeddings_fused.load_kernels()
 
 
-def test_auto_takes_fused_here() -> None:
-    assert build_embeddings(SCHEMA).backend == "fused"
+def test_auto_takes_the_faster_backend_of_the_device() -> None:
+    assert build_embeddings(SCHEMA).backend == "plain"
+    assert choose_backend(torch.device("cuda"), 16, 26) == "fused"
+    assert choose_backend(torch.device("cuda"), 6, 26) == "plain"
 
 
 def test_building_leaves_the_global_random_state_alone() -> None:

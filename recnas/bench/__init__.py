@@ -1,0 +1,1 @@
+"""Tables of trained architectures, and how well cheap evidence ranks them."""

@@ -1,0 +1,82 @@
+"""A table of CTR architectures that were really trained: one row per (architecture, seed).
+
+Columns: index, key, arch (JSON), seed, valid_logloss, valid_auc, test_logloss, test_auc, params, macs,
+train_loss, seconds. The Parquet file also says which space and which data it belongs to.
+
+    table = CtrTable.read("runs/bench/table.parquet")
+    table.valid["a1b2..."]        # mean validation log loss over seeds, by architecture key
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recnas.errors import DataError
+from recnas.run import write_atomic
+
+_FACTS = b"recnas"
+
+
+def write_table(path: Path, events: list[dict[str, Any]], space: str, fingerprint: str) -> pa.Table:
+    """Write trained (architecture, seed) events, sorted, so that the file does not depend on their order."""
+    rows = []
+    for event in sorted(events, key=lambda event: (event["index"], event["seed"])):
+        row = {name: event[name] for name in ("index", "key", "seed", "params", "macs", "train_loss", "seconds")}
+        row["arch"] = json.dumps(event["arch"], separators=(",", ":"))
+        for split in ("valid", "test"):
+            row |= {f"{split}_{metric}": event[split][metric] for metric in ("logloss", "auc")}
+        rows.append(row)
+    facts = json.dumps({"space": space, "data": fingerprint}).encode()
+    table = pa.Table.from_pylist(rows).replace_schema_metadata({_FACTS: facts})
+    write_atomic(path, lambda file: pq.write_table(table, file, compression="zstd"))
+    return table
+
+
+@dataclass(frozen=True)
+class CtrTable:
+    """Ground truth by architecture key; several seeds of one architecture are averaged."""
+
+    space: str
+    data: str  # fingerprint of the prepared data
+    archs: dict[str, dict[str, Any]]
+    valid: dict[str, float]  # log loss
+    test: dict[str, float]
+    seeds: dict[str, int]
+    params: dict[str, int]
+    macs: dict[str, int]
+
+    @classmethod
+    def read(cls, path: Path | str) -> CtrTable:
+        path = Path(path)
+        if path.is_dir():
+            path = path / "table.parquet"
+        try:
+            table = pq.read_table(path)
+        except FileNotFoundError:
+            raise DataError(f"there is no table at {path}.", "Make one: recnas bench build --data DIR --archs N --out RUN") from None
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{path} is not a Parquet table ({error}).") from None
+        facts = (table.schema.metadata or {}).get(_FACTS)
+        if facts is None:
+            raise DataError(f"{path} is not a table of trained architectures: it was not written by recnas bench build.")
+        by_key: dict[str, list[dict[str, Any]]] = {}
+        for row in table.to_pylist():
+            by_key.setdefault(row["key"], []).append(row)
+        known = json.loads(facts)
+        return cls(
+            space=known["space"],
+            data=known["data"],
+            archs={key: json.loads(rows[0]["arch"]) for key, rows in by_key.items()},
+            valid={key: fmean(row["valid_logloss"] for row in rows) for key, rows in by_key.items()},
+            test={key: fmean(row["test_logloss"] for row in rows) for key, rows in by_key.items()},
+            seeds={key: len(rows) for key, rows in by_key.items()},
+            params={key: rows[0]["params"] for key, rows in by_key.items()},
+            macs={key: rows[0]["macs"] for key, rows in by_key.items()},
+        )

@@ -1,0 +1,186 @@
+"""Worker processes on this machine, one thread each, that may be killed without harm.
+
+The standard library's pools give up when a worker dies. Here the parent knows which item each worker holds:
+a dead worker is replaced and its item handed out again. An item that kills three workers in a row is to
+blame itself (usually it does not fit into memory), and the map ends with an error that says so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from recnas.engines.base import Engine, Work
+from recnas.errors import RecnasError, RunError
+
+# A second OpenMP thread on a core that another worker uses makes small operators ten times slower.
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_TRIES = 3
+_AHEAD = 2  # finished items that may wait per worker for a slow one before them
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    item: tuple[int, Any] | None = None  # what it is working on
+
+
+class PoolEngine(Engine):
+    """`workers` processes, started when the first item arrives."""
+
+    def __init__(self, work: Work, workers: int) -> None:
+        self.workers = workers
+        self.replaced = 0  # workers that died and were started anew
+        self._work = work
+        # A forked child would inherit the parent's thread pools in whatever state they are.
+        self._context = multiprocessing.get_context("spawn")
+        self._pool: list[_Worker] = []
+
+    def map(self, items: Iterable[Any]) -> Iterator[Any]:
+        source = enumerate(items)
+        again: deque[tuple[int, Any]] = deque()
+        done: dict[int, tuple[bool, Any]] = {}
+        deaths: dict[int, int] = {}
+        next_out = started = 0
+        exhausted = False
+        while True:
+            while next_out in done:
+                good, value = done.pop(next_out)
+                if not good:
+                    raise value
+                next_out += 1
+                yield value
+            for worker in self._idle():
+                if again:
+                    self._give(worker, again.popleft())
+                elif not exhausted and started - next_out < self.workers * (1 + _AHEAD):
+                    try:
+                        self._give(worker, next(source))
+                        started += 1
+                    except StopIteration:
+                        exhausted = True
+            if exhausted and next_out == started:
+                return
+            for worker, answer in self._answers():
+                assert worker.item is not None
+                index = worker.item[0]
+                if answer is not None:
+                    done[index] = answer
+                    worker.item = None
+                    continue
+                deaths[index] = deaths.get(index, 0) + 1
+                if deaths[index] == _TRIES:
+                    raise RunError(
+                        f"{_TRIES} worker processes in a row died on the same item (number {index + 1}; the last one {_cause(worker)}).",
+                        "Usually memory: use fewer workers, or smaller batches.",
+                    )
+                again.append(worker.item)
+                self._replace(worker)
+
+    def close(self) -> None:
+        for worker in self._pool:
+            worker.pipe.close()
+            worker.process.kill()
+        for worker in self._pool:
+            worker.process.join()
+        self._pool = []
+
+    def pids(self) -> list[int]:
+        """Process ids of the workers that live."""
+        return [worker.process.pid for worker in self._pool if worker.process.pid is not None]
+
+    def _idle(self) -> list[_Worker]:
+        while len(self._pool) < self.workers:
+            self._pool.append(self._start())
+        return [worker for worker in self._pool if worker.item is None]
+
+    def _start(self) -> _Worker:
+        here, there = self._context.Pipe()
+        before = {name: os.environ.get(name) for name in _ONE_THREAD}
+        os.environ.update(_ONE_THREAD)  # a spawned process inherits the environment of this moment
+        try:
+            process = self._context.Process(target=_serve, args=(there, self._work, os.getpid()), daemon=True)
+            process.start()
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+        there.close()
+        return _Worker(process, here)
+
+    def _give(self, worker: _Worker, item: tuple[int, Any]) -> None:
+        worker.item = item
+        try:
+            worker.pipe.send(item[1])
+        except OSError:
+            pass  # it is dead: `_answers` will notice
+
+    def _answers(self) -> list[tuple[_Worker, tuple[bool, Any] | None]]:
+        """Wait until a worker has answered or died; None stands for a death."""
+        busy = {worker.pipe: worker for worker in self._pool if worker.item is not None}
+        found: list[tuple[_Worker, tuple[bool, Any] | None]] = []
+        for pipe in wait(list(busy)):
+            worker = busy[pipe]  # type: ignore[index]
+            try:
+                found.append((worker, worker.pipe.recv()))
+            except (EOFError, OSError):
+                worker.process.join()
+                found.append((worker, None))
+        return found
+
+    def _replace(self, worker: _Worker) -> None:
+        worker.pipe.close()
+        fresh = self._start()
+        self._pool[self._pool.index(worker)] = fresh
+        self.replaced += 1
+
+
+def _cause(worker: _Worker) -> str:
+    code = worker.process.exitcode or 0
+    return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+
+
+def _serve(pipe: Connection, work: Work, parent: int) -> None:
+    """The life of a worker: open the work, then answer items until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    _die_with(parent)
+    call = None
+    while True:
+        try:
+            item = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            if call is None:
+                call = work.open()
+            answer = (True, call(item))
+        except RecnasError as error:
+            answer = (False, error)
+        except Exception:
+            answer = (False, RuntimeError(f"in a worker process:\n{traceback.format_exc()}"))
+        try:
+            pipe.send(answer)
+        except OSError:
+            return
+
+
+def _die_with(parent: int) -> None:
+    """Ask the system to end this process when the parent ends, even when that one is killed."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)

@@ -1,0 +1,150 @@
+"""Train many sampled architectures from scratch into one table: ground truth for proxies and searchers.
+
+    RUN/manifest.json   space, settings, data fingerprint, versions
+    RUN/ledger.jsonl    one line per trained (architecture, seed), in the order drawn
+    RUN/table.parquet   the same as a table (see `recnas.bench.ctr_table`)
+
+Asking for more architectures or seeds later continues the same run: the list of architectures depends only
+on the space and the seed, never on how many were asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from recnas.bench.ctr_table import write_table
+from recnas.config import Settings
+from recnas.data.prepared import PreparedData
+from recnas.engines.base import open_engine
+from recnas.jobs.settings import SpaceSettings, make_space
+from recnas.progress import Progress
+from recnas.run import RunDir
+from recnas.space.base import Space
+from recnas.space.cost import count
+from recnas.train.settings import TrainSettings
+
+BENCH_STREAM = 2  # keeps the architectures of a table apart from every other draw of a seed
+
+
+class BenchSettings(Settings):
+    """What every architecture of a table is put through."""
+
+    space: SpaceSettings = SpaceSettings()
+    seed: int = Field(0, ge=0)  # of the list of architectures
+    rows: int | None = Field(200_000, ge=1)  # training rows; null: all
+    eval_rows: int | None = Field(50_000, ge=1)  # of validation and of test; null: all
+    train: TrainSettings = TrainSettings()
+
+
+def bench_build(
+    data: PreparedData,
+    out: Path | str,
+    archs: int,
+    seeds: int = 1,
+    settings: BenchSettings | None = None,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Train the first `archs` architectures of the list with seeds 0, 1, ...; finished ones are kept."""
+    settings = settings or BenchSettings()
+    progress = progress or Progress(quiet=True)
+    run = RunDir.create(
+        out,
+        "bench",
+        data={"path": str(data.path), "fingerprint": data.fingerprint},
+        settings=settings.model_dump(mode="json", exclude={"train": {"threads", "checkpoint_seconds"}}),
+    )
+    space = make_space(settings.space)
+    with run.locked():
+        done = {(event["index"], event["seed"]): event for event in run.ledger.read()}
+        drawn = first_archs(space, settings.seed, archs)
+        items = [
+            (index, seed, space.to_dict(arch))
+            for seed in range(seeds)  # all architectures once before any twice: a table is useful early
+            for index, arch in enumerate(drawn)
+            if (index, seed) not in done
+        ]
+        progress.phase("train architectures", len(items), "trainings")
+        with open_engine(TrainWork(str(data.path), settings), workers) as engine:
+            for event in engine.map(items):
+                done[event["index"], event["seed"]] = event
+                run.ledger.append(event)
+                progress.advance(1, note=f"valid {event['valid']['logloss']:.5f}")
+        progress.end()
+        run.ledger.close()
+        table = write_table(run.path / "table.parquet", list(done.values()), settings.space.name, data.fingerprint)
+    return {"trained": len(items), "rows": table.num_rows, "table": str(run.path / "table.parquet")}
+
+
+def first_archs(space: Space[Any], seed: int, n: int) -> list[Any]:
+    """The first `n` different networks of the list that a seed stands for."""
+    rng = np.random.default_rng([seed, BENCH_STREAM])
+
+    def draws() -> Iterator[Any]:
+        seen = set()
+        while True:
+            arch = space.sample(rng)
+            if (key := space.key(arch)) not in seen:
+                seen.add(key)
+                yield arch
+
+    return [arch for _, arch in zip(range(n), draws())]
+
+
+@dataclass(frozen=True)
+class TrainWork:
+    """Trains one (index, seed, architecture) item; opened once per worker."""
+
+    data: str
+    settings: BenchSettings
+
+    def open(self) -> Callable[[tuple[int, int, dict[str, Any]]], dict[str, Any]]:
+        import torch
+
+        torch.set_num_threads(1)  # the same rounding whatever the number of workers
+        data = PreparedData.open(self.data)
+        space = make_space(self.settings.space)
+        return lambda item: self._train(data, space, *item)
+
+    def _train(self, data: PreparedData, space: Space[Any], index: int, seed: int, described: dict[str, Any]) -> dict[str, Any]:
+        import torch
+
+        from recnas.jobs.training import choose_device, make_embeddings, make_loader, net_shape, new_trainer
+        from recnas.model.subnet import Subnet
+        from recnas.train.evaluate import evaluate
+        from recnas.train.loop import FixedNetwork
+
+        settings, train = self.settings, self.settings.train
+        arch = space.from_dict(described)
+        device = choose_device(train)
+        network = Subnet(arch, net_shape(data.schema, train), torch.Generator().manual_seed(seed)).to(device)
+        embeddings = make_embeddings(data.schema, train, seed, device)
+        loader = make_loader(data, train, seed, device, settings.rows)
+        trainer = new_trainer(FixedNetwork(network), embeddings, loader, train, device)
+        started = time.monotonic()
+        trainer.run()
+        seconds = time.monotonic() - started
+        cost = count(arch, data.schema, width=train.embeddings.width, layernorm=train.layernorm)
+        return {
+            "event": "trained",
+            "index": index,
+            "seed": seed,
+            "key": space.key(arch),
+            "arch": described,
+            "params": cost.params,
+            "macs": cost.macs,
+            "steps": trainer.total_steps,
+            "train_loss": trainer.take_mean_loss(),
+            **{
+                split: evaluate(network, embeddings, data, split, batch_size=train.eval_batch_size, rows=settings.eval_rows, device=device)
+                for split in ("valid", "test")
+            },
+            "seconds": seconds,
+        }

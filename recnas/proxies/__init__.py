@@ -1,0 +1,1 @@
+"""Cheap evidence about untrained and half-trained networks."""

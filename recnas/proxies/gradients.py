@@ -1,0 +1,136 @@
+"""Moments of the loss gradient over k batches, streamed: no copy of every batch's gradient is kept.
+
+Variance is the danger. Both textbook one-pass forms lose every digit in float32 when a mean is large
+against its spread. Here deviations are taken from the first batch's gradient, d_b = g_b - g_1, and
+
+    k var = sum d_b^2 - (sum d_b)^2 / k
+
+loses at most a factor k: if all other batches agree, the two sums differ by (k - 1) d^2 / k. What remains is
+the rounding of the gradients themselves; entries whose spread is below that are treated as constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from recnas.proxies.base import Stats, check_finite
+from recnas.proxies.network import sample_losses
+
+# A gradient entry is a sum over a batch in float32: below this share of its size a spread is rounding noise.
+NOISE = 1e-6
+
+
+@dataclass
+class ParameterMoments:
+    """What the batches say about one parameter (all its leaves together)."""
+
+    name: str
+    is_weight: bool  # a matrix or filter, not a bias and not the gain of a normalisation
+    numel: int = 0
+    ratio: float = 0.0  # sum over entries of mean |g| / std; constant entries left out
+    varying: int = 0  # entries that are not constant
+    squared_weights: float = 0.0  # |theta|^2
+    first_squared: float = 0.0  # |g_1|^2
+    first_snip: float = 0.0  # sum |theta g_1|
+    dots: tuple[float, ...] = ()  # theta . g_b for every batch
+
+
+@dataclass
+class GradientMoments:
+    """Moments by parameter, and the loss of every batch."""
+
+    parameters: list[ParameterMoments]
+    losses: tuple[float, ...]
+
+    @classmethod
+    def compute(cls, stats: Stats) -> Self:
+        """One forward and one backward pass per batch."""
+        names = list(stats.network.params)
+        leaves = [stats.network.params[name] for name in names]
+        moments: list[_LeafMoments] = []
+        losses = []
+        for gradients, loss in batch_gradients(stats, leaves):
+            losses.append(loss)
+            if not moments:
+                moments = [_LeafMoments(n, leaf, g, len(stats.batches)) for n, leaf, g in zip(names, leaves, gradients)]
+            else:
+                for moment, gradient in zip(moments, gradients):
+                    moment.add(gradient)
+        grouped: dict[str, ParameterMoments] = {}
+        for moment in moments:
+            name = stats.group_of(moment.name)
+            moment.add_to(grouped.setdefault(name, ParameterMoments(name, moment.leaf.dim() > 1)))
+        return cls(list(grouped.values()), tuple(losses))
+
+    def weights(self) -> Iterator[ParameterMoments]:
+        """Matrices and filters only: what zero-cost metrics traditionally sum over."""
+        return (moments for moments in self.parameters if moments.is_weight)
+
+    @property
+    def dots(self) -> tuple[float, ...]:
+        """theta . g_b over all parameters, for every batch."""
+        return tuple(map(sum, zip(*(moments.dots for moments in self.parameters))))
+
+
+def batch_gradients(stats: Stats, leaves: Sequence[Tensor]) -> Iterator[tuple[list[Tensor], float]]:
+    """Gradient of the mean loss of each batch, and that loss; a leaf the loss does not depend on gives zeros."""
+    for batch in stats.batches:
+        with torch.enable_grad():
+            loss = sample_losses(stats.network.forward(stats.network.params, batch.inputs), batch.labels).mean()
+            if not loss.requires_grad:  # no parameter reaches the logits
+                yield [torch.zeros_like(leaf) for leaf in leaves], float(loss)
+                continue
+            found = torch.autograd.grad(loss, list(leaves), allow_unused=True)
+        check_finite("(the loss)", loss.detach(), "the value")
+        yield [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, found)], float(loss.detach())
+
+
+class _LeafMoments:
+    """Running sums of one leaf. Holds the first gradient, two sums of deviations and one of sizes."""
+
+    def __init__(self, name: str, leaf: Tensor, first: Tensor, batches: int) -> None:
+        self.name, self.leaf, self.first, self.batches = name, leaf.detach(), first, batches
+        check_finite(name, first)
+        self.dots = [_dot(self.leaf, first)]
+        if batches > 1:
+            self.sizes = first.abs()
+            self.sum = torch.zeros_like(first)
+            self.squares = torch.zeros_like(first)
+
+    def add(self, gradient: Tensor) -> None:
+        check_finite(self.name, gradient)
+        self.dots.append(_dot(self.leaf, gradient))
+        deviation = gradient - self.first
+        self.sum += deviation
+        self.squares.addcmul_(deviation, deviation)
+        self.sizes += gradient.abs_()
+
+    def add_to(self, total: ParameterMoments) -> None:
+        k = self.batches
+        total.numel += self.leaf.numel()
+        total.squared_weights += _square(self.leaf)
+        total.first_squared += _square(self.first)
+        total.first_snip += float((self.leaf * self.first).abs_().sum(dtype=torch.float64))
+        total.dots = tuple(map(sum, zip(total.dots, self.dots))) if total.dots else tuple(self.dots)
+        if k == 1:
+            return
+        size = self.sizes.div_(k)
+        spread = self.squares.addcmul_(self.sum, self.sum, value=-1 / k).div_(k).clamp_(min=0).sqrt_()
+        varies = spread > size * NOISE
+        total.ratio += float(torch.where(varies, size / spread, 0.0).sum(dtype=torch.float64))
+        total.varying += int(varies.sum())
+
+
+def _dot(a: Tensor, b: Tensor) -> float:
+    return float((a * b).sum(dtype=torch.float64))
+
+
+def _square(x: Tensor) -> float:
+    return float(x.square().sum(dtype=torch.float64))
+
+

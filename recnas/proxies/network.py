@@ -1,0 +1,56 @@
+"""What a proxy needs to know about a network, CTR or vision alike.
+
+A network is parameters by name and a function of them; the tensors in `params` are leaves that require
+gradients and may be views into shared weights. `forward` must be a pure function: no buffers change, no
+random numbers are drawn, and batch statistics are always those of the batch at hand. It reports its layers
+to `recnas.model.taps` when somebody listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class ScoringBatch:
+    """One batch as every proxy reads it: real-valued inputs (tables already looked up), and labels.
+
+    `labels` are clicks (float, `[B]`) or classes (int64, `[B]`).
+    """
+
+    inputs: tuple[Tensor, ...]
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+class ScoredNetwork(Protocol):
+    """Parameters by name and a pure function of them."""
+
+    @property
+    def params(self) -> Mapping[str, Tensor]: ...
+
+    def forward(self, params: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> Tensor:
+        """Logits: `[B]` for clicks, `[B, C]` for classes."""
+        ...
+
+
+def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy of each example, `[B]`."""
+    if logits.dim() == 1:
+        return F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="none")
+    return F.cross_entropy(logits, labels, reduction="none")
+
+
+def true_logits(logits: Tensor, labels: Tensor) -> Tensor:
+    """The logit of the true class of each example, `[B]`; for clicks, the logit with the sign of the label."""
+    if logits.dim() == 1:
+        return torch.where(labels > 0.5, logits, -logits)
+    return logits.gather(1, labels.unsqueeze(1)).squeeze(1)
