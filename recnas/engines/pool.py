@@ -15,6 +15,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -124,10 +125,8 @@ class PoolEngine(Engine):
 
     def _give(self, worker: _Worker, item: tuple[int, Any]) -> None:
         worker.item = item
-        try:
+        with suppress(OSError):  # it may be dead: `_answers` will notice
             worker.pipe.send(item[1])
-        except OSError:
-            pass  # it is dead: `_answers` will notice
 
     def _answers(self) -> list[tuple[_Worker, tuple[bool, Any] | None]]:
         """Wait until a worker has answered or died; None stands for a death."""

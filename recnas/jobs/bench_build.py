@@ -79,7 +79,9 @@ def bench_build(
                 progress.advance(1, note=f"valid {event['valid']['logloss']:.5f}")
         progress.end()
         run.ledger.close()
-        table = write_table(run.path / "table.parquet", list(done.values()), settings.space.name, data.fingerprint)
+        table = write_table(
+            run.path / "table.parquet", list(done.values()), settings.space.name, data.fingerprint
+        )
     return {"trained": len(items), "rows": table.num_rows, "table": str(run.path / "table.parquet")}
 
 
@@ -113,7 +115,9 @@ class TrainWork:
         space = make_space(self.settings.space)
         return lambda item: self._train(data, space, *item)
 
-    def _train(self, data: PreparedData, space: Space[Any], index: int, seed: int, described: dict[str, Any]) -> dict[str, Any]:
+    def _train(
+        self, data: PreparedData, space: Space[Any], index: int, seed: int, described: dict[str, Any]
+    ) -> dict[str, Any]:
         import torch
 
         from recnas.jobs.training import choose_device, make_embeddings, make_loader, net_shape, new_trainer
@@ -143,7 +147,15 @@ class TrainWork:
             "steps": trainer.total_steps,
             "train_loss": trainer.take_mean_loss(),
             **{
-                split: evaluate(network, embeddings, data, split, batch_size=train.eval_batch_size, rows=settings.eval_rows, device=device)
+                split: evaluate(
+                    network,
+                    embeddings,
+                    data,
+                    split,
+                    batch_size=train.eval_batch_size,
+                    rows=settings.eval_rows,
+                    device=device,
+                )
                 for split in ("valid", "test")
             },
             "seconds": seconds,

@@ -52,7 +52,11 @@ def _triple() -> list[Check]:
     for package, wanted in TRIPLE.items():
         version = found[package]
         ok = version.startswith(wanted + ".")
-        advice = "" if ok else f"install {package} {wanted}.0: torch 2.13.0, torchrec 1.8.0 and fbgemm 1.8.0 only work together (scripts/setup does this)"
+        advice = (
+            ""
+            if ok
+            else f"install {package} {wanted}.0: torch 2.13.0, torchrec 1.8.0 and fbgemm 1.8.0 only work together (scripts/setup does this)"
+        )
         checks.append(Check(package, ok, version, advice))
     return checks
 
@@ -62,7 +66,11 @@ def _backends() -> list[Check]:
     checks = []
     for name, module, advice in (
         ("torch loads", "torch", "run scripts/setup again in a new environment"),
-        ("fused embeddings load", "torchrec.modules.fused_embedding_modules", "recnas falls back to the `plain` embedding backend; run scripts/setup to mend it"),
+        (
+            "fused embeddings load",
+            "torchrec.modules.fused_embedding_modules",
+            "recnas falls back to the `plain` embedding backend; run scripts/setup to mend it",
+        ),
     ):
         try:
             with warnings.catch_warnings():
@@ -70,7 +78,9 @@ def _backends() -> list[Check]:
                 importlib.import_module(module)
             checks.append(Check(name, True, "yes"))
         except Exception as error:  # an undefined symbol is an OSError, a missing package an ImportError
-            checks.append(Check(name, False, f"{type(error).__name__}: {str(error).splitlines()[0][:120]}", advice))
+            checks.append(
+                Check(name, False, f"{type(error).__name__}: {str(error).splitlines()[0][:120]}", advice)
+            )
     return checks
 
 
@@ -89,18 +99,38 @@ def _device() -> Check:
 def _memory() -> Check:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     ok = total >= 4
-    return Check("memory", ok, f"{total:.1f} GB", "" if ok else "at least 4 GB are advised; use --memory and small tables", needed=False)
+    return Check(
+        "memory",
+        ok,
+        f"{total:.1f} GB",
+        "" if ok else "at least 4 GB are advised; use --memory and small tables",
+        needed=False,
+    )
 
 
 def _disk(folder: Path) -> Check:
     free = shutil.disk_usage(folder).free / 2**30
     ok = free >= 5
-    return Check("disk", ok, f"{free:.1f} GB free at {folder}", "" if ok else "preparing all of Criteo needs about 25 GB", needed=False)
+    return Check(
+        "disk",
+        ok,
+        f"{free:.1f} GB free at {folder}",
+        "" if ok else "preparing all of Criteo needs about 25 GB",
+        needed=False,
+    )
 
 
 def _optional() -> list[Check]:
     checks = []
     for package, purpose in OPTIONAL.items():
         present = importlib.util.find_spec(package) is not None
-        checks.append(Check(package, present, "yes" if present else "no", "" if present else f"for {purpose}: pip install 'recnas[{package}]'", needed=False))
+        checks.append(
+            Check(
+                package,
+                present,
+                "yes" if present else "no",
+                "" if present else f"for {purpose}: pip install 'recnas[{package}]'",
+                needed=False,
+            )
+        )
     return checks

@@ -74,7 +74,13 @@ def train(
 
 
 def _train_one(
-    arch: NasrecArch, data: PreparedData, run: RunDir, settings: TrainSettings, seed: int, device: torch.device, progress: Progress
+    arch: NasrecArch,
+    data: PreparedData,
+    run: RunDir,
+    settings: TrainSettings,
+    seed: int,
+    device: torch.device,
+    progress: Progress,
 ) -> dict[str, Any]:
     network = Subnet(arch, net_shape(data.schema, settings), torch.Generator().manual_seed(seed)).to(device)
     embeddings = make_embeddings(data.schema, settings, seed, device)
@@ -91,17 +97,31 @@ def _train_one(
         on_report=lambda step, loss: curve.append([step, loss or 0.0]),
     )
     seconds = time.monotonic() - started
-    event: dict[str, Any] = {"event": "seed", "seed": seed, "steps": trainer.total_steps, "seconds": seconds, "train_curve": curve}
+    event: dict[str, Any] = {
+        "event": "seed",
+        "seed": seed,
+        "steps": trainer.total_steps,
+        "seconds": seconds,
+        "train_curve": curve,
+    }
     for split in ("valid", "test"):
         progress.phase(split, data.rows(split))
         event[split] = evaluate(
-            network, embeddings, data, split, batch_size=settings.eval_batch_size, device=device, on_rows=progress.advance
+            network,
+            embeddings,
+            data,
+            split,
+            batch_size=settings.eval_batch_size,
+            device=device,
+            on_rows=progress.advance,
         )
     progress.end()
     return event
 
 
-def _result(arch: NasrecArch, data: PreparedData, settings: TrainSettings, events: list[dict[str, Any]]) -> dict[str, Any]:
+def _result(
+    arch: NasrecArch, data: PreparedData, settings: TrainSettings, events: list[dict[str, Any]]
+) -> dict[str, Any]:
     cost = count(arch, data.schema, width=settings.embeddings.width, layernorm=settings.layernorm)
     summary: dict[str, Any] = {}
     for split in ("valid", "test"):
@@ -110,7 +130,11 @@ def _result(arch: NasrecArch, data: PreparedData, settings: TrainSettings, event
             values = [event[split][metric] for event in events if event[split][metric] is not None]
             if values:
                 deviation = statistics.stdev(values) if len(values) > 1 else None
-                summary[split][metric] = {"mean": statistics.fmean(values), "std": deviation, "values": values}
+                summary[split][metric] = {
+                    "mean": statistics.fmean(values),
+                    "std": deviation,
+                    "values": values,
+                }
     return {
         "key": arch.key,
         "data": data.fingerprint,

@@ -29,7 +29,10 @@ def choose_device(settings: TrainSettings) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(settings.device)
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"train.device is {settings.device}, but torch sees no CUDA device here.", "Use train.device=cpu, or see: recnas doctor")
+        raise ConfigError(
+            f"train.device is {settings.device}, but torch sees no CUDA device here.",
+            "Use train.device=cpu, or see: recnas doctor",
+        )
     return device
 
 
@@ -60,7 +63,9 @@ def make_embeddings(schema: Schema, settings: TrainSettings, seed: int, device: 
     )
 
 
-def make_loader(data: PreparedData, settings: TrainSettings, seed: int, device: torch.device, rows: int | None = None) -> BatchLoader:
+def make_loader(
+    data: PreparedData, settings: TrainSettings, seed: int, device: torch.device, rows: int | None = None
+) -> BatchLoader:
     on_gpu = device.type == "cuda"
     return BatchLoader(
         data,
@@ -114,6 +119,11 @@ def train_with_checkpoints(
 
 
 def new_trainer(
-    trainee: Trainee, embeddings: Embeddings, loader: BatchLoader, settings: TrainSettings, device: torch.device, steps: int | None = None
+    trainee: Trainee,
+    embeddings: Embeddings,
+    loader: BatchLoader,
+    settings: TrainSettings,
+    device: torch.device,
+    steps: int | None = None,
 ) -> Trainer:
     return Trainer(trainee, embeddings, loader, settings, steps or steps_of(loader, settings), device)

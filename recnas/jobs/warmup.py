@@ -1,9 +1,9 @@
 """Warm up a weight-sharing supernet on a share of the training rows.
 
-    RUN/manifest.json   config, data fingerprint, versions
-    RUN/supernet/       the newest checkpoint: shared weights, tables, optimizer state
-    RUN/ledger.jsonl    one line per random subnet that was checked with the shared weights
-    RUN/result.json     steps, rows, mean validation log loss of those subnets
+RUN/manifest.json   config, data fingerprint, versions
+RUN/supernet/       the newest checkpoint: shared weights, tables, optimizer state
+RUN/ledger.jsonl    one line per random subnet that was checked with the shared weights
+RUN/result.json     steps, rows, mean validation log loss of those subnets
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def warmup(config: WarmupConfig, out: Path | str, progress: Progress | None = No
     data = PreparedData.open(config.data)
     device = choose_device(config.train)
     settled = config.model_dump(mode="json", exclude={"train": {"threads", "checkpoint_seconds"}})
-    run = RunDir.create(out, "warmup", config=settled, data={"path": str(data.path), "fingerprint": data.fingerprint})
+    run = RunDir.create(
+        out, "warmup", config=settled, data={"path": str(data.path), "fingerprint": data.fingerprint}
+    )
     with run.locked():
         started = time.monotonic()
         supernet, embeddings, steps = _warm(config, data, run, device, progress)
@@ -71,7 +73,9 @@ def _warm(
     config: WarmupConfig, data: PreparedData, run: RunDir, device: torch.device, progress: Progress
 ) -> tuple[Supernet, Embeddings, int]:
     space = make_space(config.space)
-    supernet = Supernet(space, net_shape(data.schema, config.train), torch.Generator().manual_seed(config.seed)).to(device)
+    supernet = Supernet(
+        space, net_shape(data.schema, config.train), torch.Generator().manual_seed(config.seed)
+    ).to(device)
     embeddings = make_embeddings(data.schema, config.train, config.seed, device)
     rows = round(config.warmup.share * data.rows("train"))
     if rows == 0:  # zero-shot: the weights as they were drawn
@@ -127,7 +131,11 @@ def load_warmed(out: Path | str) -> tuple[Supernet, Embeddings, PreparedData, Wa
     data = PreparedData.open(config.data)
     run.check("warmup", data={"path": str(data.path), "fingerprint": data.fingerprint})
     device = choose_device(config.train)
-    supernet = Supernet(make_space(config.space), net_shape(data.schema, config.train), torch.Generator().manual_seed(config.seed)).to(device)
+    supernet = Supernet(
+        make_space(config.space),
+        net_shape(data.schema, config.train),
+        torch.Generator().manual_seed(config.seed),
+    ).to(device)
     embeddings = make_embeddings(data.schema, config.train, config.seed, device)
     saved = load_latest(run.path / "supernet", _made_from(data, supernet))
     if saved is not None:
@@ -135,6 +143,9 @@ def load_warmed(out: Path | str) -> tuple[Supernet, Embeddings, PreparedData, Wa
         with torch.no_grad():
             for name, storage in storages.items():
                 storage.copy_(saved.tensors[f"network/{name}"])
-        state = {part: {name: saved.tensors[f"embeddings/{part}/{name}"] for name in tables} for part, tables in embeddings.state_dict().items()}
+        state = {
+            part: {name: saved.tensors[f"embeddings/{part}/{name}"] for name in tables}
+            for part, tables in embeddings.state_dict().items()
+        }
         embeddings.load_state_dict(state)
     return supernet, embeddings, data, config

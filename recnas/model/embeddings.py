@@ -24,7 +24,7 @@ Shape letters: B batch, F sparse fields, D embedding width.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal, get_args
@@ -34,7 +34,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from recnas.data.schema import FIRST_VALUE_ID, UNKNOWN_ID, Schema
-from recnas.errors import BackendMissing, ConfigError, DataError, RunError
+from recnas.errors import ConfigError, DataError, RunError
 
 Backend = Literal["auto", "fused", "plain"]
 Optimizer = Literal["adagrad", "rowwise-adagrad"]
@@ -59,14 +59,17 @@ class RowMap:
         *starts, self.total = accumulate(self.rows, initial=0)
         self.starts = tuple(starts)
         self._size, self._true_size, self._offsets = (
-            torch.tensor(numbers, dtype=torch.int64, device=device) for numbers in (self.rows, self.true_rows, self.starts)
+            torch.tensor(numbers, dtype=torch.int64, device=device)
+            for numbers in (self.rows, self.true_rows, self.starts)
         )
         self._wrap = (self._size - FIRST_VALUE_ID).clamp(min=1)  # a table of reserved rows only never wraps
 
     def check(self, ids: Tensor) -> None:
         """Raise `DataError` for the first column that holds an id its table does not have."""
         if ids.ndim != 2 or ids.shape[1] != len(self.names) or ids.dtype != torch.int64:
-            raise DataError(f"ids must be int64 [B, {len(self.names)}], but are {ids.dtype} {list(ids.shape)}.")
+            raise DataError(
+                f"ids must be int64 [B, {len(self.names)}], but are {ids.dtype} {list(ids.shape)}."
+            )
         if ids.numel() == 0 or ids.is_meta:
             return
         wrong = (ids.amin(0) < 0) | (ids.amax(0) >= self._true_size)
@@ -103,7 +106,9 @@ def _one_limit(cap: int | None, hash_rows: int | None) -> int | None:
     if cap is not None and cap < FIRST_VALUE_ID:
         raise ConfigError(f"embeddings.cap is {cap}; the reserved ids alone need {FIRST_VALUE_ID} rows.")
     if hash_rows is not None and hash_rows <= FIRST_VALUE_ID:
-        raise ConfigError(f"embeddings.hash_rows is {hash_rows}; it must leave rows after the {FIRST_VALUE_ID} reserved.")
+        raise ConfigError(
+            f"embeddings.hash_rows is {hash_rows}; it must leave rows after the {FIRST_VALUE_ID} reserved."
+        )
     return cap if cap is not None else hash_rows
 
 
@@ -200,7 +205,9 @@ class Embeddings(ABC):
 
     backend: str
 
-    def __init__(self, row_map: RowMap, width: int, optimizer: Optimizer, lr: float, eps: float, device: torch.device) -> None:
+    def __init__(
+        self, row_map: RowMap, width: int, optimizer: Optimizer, lr: float, eps: float, device: torch.device
+    ) -> None:
         self.row_map, self.width = row_map, width
         self.optimizer, self.lr, self.eps = optimizer, lr, eps
         self.device = device
@@ -254,7 +261,9 @@ class Embeddings(ABC):
         opened = [lookup for lookup in self._opened if lookup.leaf.grad is not None]
         self._opened = []
         if len(opened) > 1:
-            joined = Lookup(self, torch.cat([one.ids for one in opened]), torch.cat([one.leaf for one in opened]), None)
+            joined = Lookup(
+                self, torch.cat([one.ids for one in opened]), torch.cat([one.leaf for one in opened]), None
+            )
             joined.leaf.grad = torch.cat([one.leaf.grad for one in opened if one.leaf.grad is not None])
             opened = [joined]
         for lookup in opened:
@@ -358,13 +367,16 @@ def build_embeddings(
     Raises:
         BackendMissing: `fused` was asked for and does not load here.
     """
+    from recnas.model.embeddings_choice import choose_backend
     from recnas.model.embeddings_fused import FusedEmbeddings
     from recnas.model.embeddings_plain import PlainEmbeddings, fill_xavier
 
     _check_choice("backend", backend, get_args(Backend))
     _check_choice("optimizer", optimizer, get_args(Optimizer))
     if width < 1 or (backend == "fused" and width % 4):
-        raise ConfigError(f"embeddings.width is {width}; fused needs a multiple of 4, plain any positive number.")
+        raise ConfigError(
+            f"embeddings.width is {width}; fused needs a multiple of 4, plain any positive number."
+        )
     if isinstance(seed, torch.Generator):
         seed = int(torch.randint(2**62, (), generator=seed))
     device = torch.device(device)
@@ -379,27 +391,6 @@ def build_embeddings(
     return embeddings
 
 
-def choose_backend(home: torch.device, width: int, fields: int) -> Backend:
-    """What `auto` means for tables in the memory of `home`.
-
-    On a CPU `plain` is the faster one (2.5 against 6.3 ms for a step of 512 rows and 26 fields on 2 cores:
-    scripts/bench/embeddings) and needs 0.13 GB less, for it does not load torchrec. On a GPU the fused
-    kernels replace dozens of small launches.
-    """
-    from recnas.model.embeddings_fused import load_kernels
-
-    fits = home.type != "cpu" and width % 4 == 0 and fields > 0
-    return "fused" if fits and _loads(load_kernels) else "plain"
-
-
 def _check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise ConfigError(f"embeddings.{key} is {value!r}; choose one of {', '.join(choices)}.")
-
-
-def _loads(load: Callable[[], Any]) -> bool:
-    try:
-        load()
-    except BackendMissing:
-        return False
-    return True

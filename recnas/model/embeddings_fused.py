@@ -52,7 +52,9 @@ def load_kernels() -> Kernels:
         try:
             with _quiet():
                 _loaded = _import_kernels()
-        except Exception as error:  # a wrong triple fails as ImportError, OSError, RuntimeError, AttributeError ...
+        except (
+            Exception
+        ) as error:  # a wrong triple fails as ImportError, OSError, RuntimeError, AttributeError ...
             _loaded = _missing(error)
             raise _loaded from error
     if isinstance(_loaded, BackendMissing):
@@ -147,7 +149,10 @@ class FusedEmbeddings(Embeddings):
         batch, fields = ids.shape
         with torch.enable_grad():
             bags = self._kernels.jagged(
-                keys=self._keys, values=ids.t().flatten(), offsets=self._one_id_per_bag(batch, ids.device), stride=batch
+                keys=self._keys,
+                values=ids.t().flatten(),
+                offsets=self._one_id_per_bag(batch, ids.device),
+                stride=batch,
             )
             values = self._collection(bags).values().view(batch, fields, self.width)
         return values, values

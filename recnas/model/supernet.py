@@ -62,9 +62,16 @@ class Supernet(nn.Module):
         space: decides operators, number of blocks and the largest widths.
         shape: raw widths and options; its slot sizes are taken from the space.
         generator: source of the initial weights; None draws from torch's global one.
+        tensors: take these weights over instead, without a copy (a file mapped by several processes).
     """
 
-    def __init__(self, space: NasrecSpace, shape: NetShape, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self,
+        space: NasrecSpace,
+        shape: NetShape,
+        generator: torch.Generator | None = None,
+        tensors: Mapping[str, Tensor] | None = None,
+    ) -> None:
         super().__init__()
         self.space = space
         self.shape = replace(
@@ -73,8 +80,12 @@ class Supernet(nn.Module):
         full = build_plan(space.full_path(), self.shape, sliced=False, elide=False)
         for param in full.params:
             # The storages themselves never receive a gradient: only leaf views do.
-            storage = nn.Parameter(fill(torch.empty(param.shape), param.init, generator), requires_grad=False)
-            attach(self, param.name, storage)
+            values = (
+                fill(torch.empty(param.shape), param.init, generator)
+                if tensors is None
+                else tensors[param.name]
+            )
+            attach(self, param.name, nn.Parameter(values, requires_grad=False))
 
     @property
     def storages(self) -> dict[str, Tensor]:

@@ -62,7 +62,9 @@ class NormUse:
     """A normalisation of `input`; its statistics are taken over all axes but `kept`."""
 
     input: Tensor
-    kept: tuple[int, ...]  # BatchNorm2d keeps the channels (1,); LayerNorm over the last axis keeps the others
+    kept: tuple[
+        int, ...
+    ]  # BatchNorm2d keeps the channels (1,); LayerNorm over the last axis keeps the others
 
 
 @dataclass
@@ -110,14 +112,27 @@ def norms_are_off() -> bool:
 
 
 def linear(
-    weight: Tensor, input: Tensor, output: Tensor, bias: Tensor | None = None, *, axis: int = -1, batch_axis: int = 0
+    weight: Tensor,
+    input: Tensor,
+    output: Tensor,
+    bias: Tensor | None = None,
+    *,
+    axis: int = -1,
+    batch_axis: int = 0,
 ) -> None:
     if _tape is not None:
         _tape.layers.append(LinearUse(weight, input, output, bias, axis, batch_axis))
 
 
 def conv2d(
-    weight: Tensor, input: Tensor, output: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int = 1, groups: int = 1
+    weight: Tensor,
+    input: Tensor,
+    output: Tensor,
+    bias: Tensor | None,
+    stride: int,
+    padding: int,
+    dilation: int = 1,
+    groups: int = 1,
 ) -> None:
     if _tape is not None:
         _tape.layers.append(ConvUse(weight, input, output, bias, stride, padding, dilation, groups))

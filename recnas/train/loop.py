@@ -78,7 +78,7 @@ class Trainer:
         self.trainee, self.embeddings, self.loader = trainee, embeddings, loader
         self.settings, self.total_steps, self.device = settings, total_steps, device
         self.optimizer = _optimizer(trainee.storages, settings)
-        self.schedule = Schedule(settings.schedule, settings.lr, total_steps, warmup=settings.warmup_share)
+        self.schedule = Schedule(settings.schedule, settings.lr, total_steps, warmup=settings.warmup_share, least_rise=settings.least_rise)
         self.step = 0
         self.loss_sum = 0.0  # since the last report
         self.loss_steps = 0

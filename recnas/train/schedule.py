@@ -5,7 +5,9 @@
         lr = schedule(step)
 
 `cosine` is the one NASRec trains with: from the floor linearly up to the peak over the first 10 % of the
-steps, then half a cosine back to the floor. The reference sets the rate after a step for the next one, and
+steps, then half a cosine back to the floor. `least_rise` makes the rise at least so many steps long, in a
+short run longer than the run: the first steps of Adagrad are as large as the rate allows, whatever the
+gradient, and a wide layer multiplies them. The reference sets the rate after a step for the next one, and
 its first such call gives the floor again: it reads the curve one step late. `lag=1` keeps that; with
 `lag=0` the second step already rises.
 """
@@ -29,7 +31,7 @@ class Schedule:
         kind: `cosine`, or `constant` (the peak, from the first step on).
         peak: the highest rate. floor: the rate at the start and at the end of `cosine`.
         total: number of steps of the whole run.
-        warmup: share of the steps that rise.
+        warmup: share of the steps that rise. least_rise: but at least so many.
         lag: steps by which the curve is read late.
     """
 
@@ -39,6 +41,7 @@ class Schedule:
     warmup: float = 0.1
     floor: float = FLOOR
     lag: int = 1
+    least_rise: int = 0
 
     def __post_init__(self) -> None:
         faults = []
@@ -55,7 +58,7 @@ class Schedule:
 
     @property
     def warmup_steps(self) -> int:
-        return int(self.warmup * self.total)
+        return max(int(self.warmup * self.total), self.least_rise)
 
     def __call__(self, step: int) -> float:
         if self.kind == "constant":
@@ -63,7 +66,7 @@ class Schedule:
         place, rise = min(max(step - self.lag, 0), self.total), self.warmup_steps
         if place < rise:
             return self.floor + (self.peak - self.floor) * place / rise
-        if rise == self.total:  # nothing is left to fall
+        if rise >= self.total:  # nothing is left to fall
             return self.peak
         share = (place - rise) / (self.total - rise)
         return self.floor + (self.peak - self.floor) * (1 + math.cos(math.pi * share)) / 2

@@ -29,7 +29,9 @@ def networks(name: str, n: int):
 
 def inputs() -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(4)
-    return torch.randn(6, 4, generator=generator).double(), torch.randn(6, 5, 16, generator=generator).double()
+    return torch.randn(6, 4, generator=generator).double(), torch.randn(
+        6, 5, 16, generator=generator
+    ).double()
 
 
 @pytest.mark.parametrize("name", ["nasrec-small", "nasrec-full"])
@@ -42,7 +44,8 @@ def test_listening_changes_nothing_and_every_matrix_is_reported_once(name: str):
         by_identity = {id(tensor): leaf for leaf, tensor in network.params.items()}
         reported = [by_identity[id(use.weight)] for use in tape.layers]
         assert sorted(reported) == sorted(leaf for leaf, tensor in network.params.items() if tensor.dim() > 1)
-        assert tape.features is not None and tape.features.shape[0] == 6
+        assert tape.features is not None
+        assert tape.features.shape[0] == 6
 
 
 @pytest.mark.parametrize("name", ["nasrec-small", "nasrec-full"])
@@ -51,7 +54,9 @@ def test_outputs_are_sums_of_reported_products(name: str):
         with taps.listen(taps.Tape()) as tape:
             logits = network.forward(network.params, inputs())
         outputs = {id(use.output): use.output for use in tape.layers}
-        gradients = dict(zip(outputs, torch.autograd.grad(logits.sum(), list(outputs.values()), retain_graph=True)))
+        gradients = dict(
+            zip(outputs, torch.autograd.grad(logits.sum(), list(outputs.values()), retain_graph=True))
+        )
         truth = torch.autograd.grad(logits.sum(), [use.weight for use in tape.layers])
         for use, true in zip(tape.layers, truth):
             moved = F.linear(use.input.movedim(use.axis, -1), use.weight)

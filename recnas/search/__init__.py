@@ -1,0 +1,1 @@
+"""Which architecture to look at next: searchers that propose, are told values, and can be replayed. No torch here."""

@@ -1,0 +1,138 @@
+"""What a search wants: one or several named values, each to be made small or large.
+
+Inside a search every value becomes a cost that is minimised (values to maximise change sign), so that the
+rest of the package compares in one direction only. A candidate that failed costs infinity in everything:
+it loses against all others without a made-up number entering any file.
+
+Ties are broken by order: of two equal candidates the one told first comes first. Nothing here draws random
+numbers, so the order is the same on every machine.
+
+    objectives = Objectives.of({"sigeo": "max", "params": "min"})
+    best_first = objectives.order(costs)  # costs: [N, M], one row per candidate in the order told
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recnas.errors import ConfigError
+from recnas.space.base import nearest_name
+
+DIRECTIONS = ("min", "max")
+
+Costs = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """Names of the values a searcher is told, and which way is better. Use `Objectives.of`."""
+
+    names: tuple[str, ...]
+    directions: tuple[str, ...]
+
+    @classmethod
+    def of(cls, directions: Mapping[str, str]) -> Objectives:
+        """From `{"name": "min" | "max"}`; the order of the names is kept."""
+        if not directions:
+            raise ConfigError("a search needs at least one objective", "give one, e.g. sigeo: max")
+        for name, direction in directions.items():
+            if direction not in DIRECTIONS:
+                raise ConfigError(
+                    f"objective {name!r} has the direction {direction!r}",
+                    nearest_name(str(direction), DIRECTIONS),
+                )
+        return cls(tuple(directions), tuple(directions.values()))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def to_dict(self) -> dict[str, str]:
+        return dict(zip(self.names, self.directions))
+
+    def faults(self, values: Mapping[str, float]) -> list[str]:
+        """What keeps `values` from being told: a name too few or too many, or a value that is not a number."""
+        missing = [f"{name!r} is missing" for name in self.names if name not in values]
+        unknown = [f"{name!r} is not an objective" for name in values if name not in self.names]
+        broken = [f"{name!r} is {value}" for name, value in values.items() if not math.isfinite(value)]
+        return missing + unknown + broken
+
+    def costs(self, values: Mapping[str, float] | None) -> tuple[float, ...]:
+        """`values` as numbers to minimise; None stands for a failed candidate."""
+        if values is None:
+            return (math.inf,) * len(self)
+        signs = (1.0 if direction == "min" else -1.0 for direction in self.directions)
+        return tuple(sign * values[name] + 0.0 for sign, name in zip(signs, self.names))  # + 0.0: no -0.0
+
+    def order(self, costs: Sequence[Sequence[float]] | Costs) -> list[int]:
+        """Row numbers of `costs`, best first.
+
+        One objective: by its value. Several: by front, and within a front those in sparse regions first,
+        so that a cut anywhere keeps a spread of compromises. Equal rows stay in the order given.
+        """
+        table = _table(costs, len(self))
+        if len(self) == 1:
+            return [int(i) for i in np.argsort(table[:, 0], kind="stable")]
+        ranks = fronts(table)
+        spread = np.zeros(len(table))
+        for rank in np.unique(ranks):
+            members = np.flatnonzero(ranks == rank)
+            spread[members] = crowding(table[members])
+        return [int(i) for i in np.lexsort((np.arange(len(table)), -spread, ranks))]
+
+
+def dominates(one: Iterable[float], other: Iterable[float]) -> bool:
+    """Whether `one` is nowhere worse than `other` and somewhere better; with one cost: smaller."""
+    pairs = list(zip(one, other, strict=True))
+    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+
+
+def fronts(costs: Costs) -> NDArray[np.int64]:
+    """Front of each row: 0 if no row dominates it, 1 if only rows of front 0 do, and so on.
+
+    Rows are visited in lexicographic order, in which nobody is dominated by a later one; each joins the
+    first front without a dominator. A front that dominates a row is preceded only by fronts that do too,
+    so the right one is found by bisection. Memory stays at one row per candidate, not one per pair.
+    """
+    distinct, place = np.unique(costs + 0.0, axis=0, return_inverse=True)
+    members: list[list[int]] = []
+    rank = np.empty(len(distinct), dtype=np.int64)
+    for row, point in enumerate(distinct):
+        low, high = 0, len(members)
+        while low < high:
+            middle = (low + high) // 2
+            if (distinct[members[middle]] <= point).all(axis=1).any():
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(members):
+            members.append([])
+        members[low].append(row)
+        rank[row] = low
+    return rank[place.reshape(-1)]
+
+
+def crowding(costs: Costs) -> NDArray[np.float64]:
+    """How alone each row of one front is: the relative gap between its neighbours, summed over costs.
+
+    The extreme rows of every cost get infinity. Failed rows (infinite costs) get 0.
+    """
+    distance = np.zeros(len(costs))
+    whole = np.flatnonzero(np.isfinite(costs).all(axis=1))
+    for column in costs[whole].T:
+        order = np.argsort(column, kind="stable")
+        span = column[order[-1]] - column[order[0]] if len(order) else 0.0
+        if span == 0:
+            continue
+        ordered = column[order]
+        distance[whole[order[1:-1]]] += (ordered[2:] - ordered[:-2]) / span
+        distance[whole[order[[0, -1]]]] = np.inf
+    return distance
+
+
+def _table(costs: Sequence[Sequence[float]] | Costs, width: int) -> Costs:
+    return np.asarray(costs, dtype=np.float64).reshape(-1, width)

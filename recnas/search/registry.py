@@ -1,0 +1,55 @@
+"""Searchers by name. To add one: write its file, add it to `_SEARCHERS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from recnas.config import Settings, check_settings
+from recnas.errors import ConfigError
+from recnas.search.base import Searcher
+from recnas.search.evolution import Evolution
+from recnas.search.limits import Gate
+from recnas.search.local import LocalSearch
+from recnas.search.objective import Objectives
+from recnas.search.random_search import RandomSearch
+from recnas.space.base import Space, nearest_name
+
+_SEARCHERS: dict[str, type[Searcher[Any]]] = {cls.name: cls for cls in (Evolution, RandomSearch, LocalSearch)}
+
+
+def searcher_names() -> tuple[str, ...]:
+    """Every name `get_searcher` offers."""
+    return tuple(_SEARCHERS)
+
+
+def searcher_settings(name: str, settings: Mapping[str, Any] | None = None) -> Settings:
+    """The settings of the searcher called `name`, checked; missing ones take their defaults."""
+    return check_settings(_find(name).settings_class, dict(settings or {}), source=f"searcher {name}")
+
+
+def get_searcher(
+    name: str,
+    space: Space[Any],
+    objectives: Objectives,
+    seed: int,
+    settings: Settings | Mapping[str, Any] | None = None,
+    gate: Gate[Any] | None = None,
+) -> Searcher[Any]:
+    """The searcher called `name`, ready to ask; see `recnas.search.base`."""
+    cls = _find(name)
+    if not isinstance(settings, Settings):
+        settings = searcher_settings(name, settings)
+    if not isinstance(settings, cls.settings_class):
+        raise ConfigError(
+            f"searcher {name!r} was given {type(settings).__name__}", f"give it {cls.settings_class.__name__}"
+        )
+    build: Any = cls  # every registered class takes these five; the base leaves constructors free
+    return build(space, objectives, seed, settings, gate)
+
+
+def _find(name: str) -> type[Searcher[Any]]:
+    cls = _SEARCHERS.get(name)
+    if cls is None:
+        raise ConfigError(f"unknown searcher {name!r}", nearest_name(name, _SEARCHERS))
+    return cls
