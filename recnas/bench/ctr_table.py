@@ -28,7 +28,9 @@ def write_table(path: Path, events: list[dict[str, Any]], space: str, fingerprin
     """Write trained (architecture, seed) events, sorted, so that the file does not depend on their order."""
     rows = []
     for event in sorted(events, key=lambda event: (event["index"], event["seed"])):
-        row = {name: event[name] for name in ("index", "key", "seed", "params", "macs", "train_loss", "seconds")}
+        row = {
+            name: event[name] for name in ("index", "key", "seed", "params", "macs", "train_loss", "seconds")
+        }
         row["arch"] = json.dumps(event["arch"], separators=(",", ":"))
         for split in ("valid", "test"):
             row |= {f"{split}_{metric}": event[split][metric] for metric in ("logloss", "auc")}
@@ -60,12 +62,16 @@ class CtrTable:
         try:
             table = pq.read_table(path)
         except FileNotFoundError:
-            raise DataError(f"there is no table at {path}.", "Make one: recnas bench build --data DIR --archs N --out RUN") from None
+            raise DataError(
+                f"there is no table at {path}.", "Make one: recnas bench build --data DIR --archs N --out RUN"
+            ) from None
         except pa.ArrowInvalid as error:
             raise DataError(f"{path} is not a Parquet table ({error}).") from None
         facts = (table.schema.metadata or {}).get(_FACTS)
         if facts is None:
-            raise DataError(f"{path} is not a table of trained architectures: it was not written by recnas bench build.")
+            raise DataError(
+                f"{path} is not a table of trained architectures: it was not written by recnas bench build."
+            )
         by_key: dict[str, list[dict[str, Any]]] = {}
         for row in table.to_pylist():
             by_key.setdefault(row["key"], []).append(row)

@@ -9,12 +9,15 @@ from typing import Any
 
 from recnas.errors import SpaceError
 from recnas.space.base import Space, nearest_name
+from recnas.space.nasbench201 import NAME as NASBENCH201
+from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec_rules import ALIASES, FULL, SMALL
 
 _BUILDERS: dict[str, Callable[..., Space[Any]]] = {
     SMALL: partial(NasrecSpace, SMALL),
     FULL: partial(NasrecSpace, FULL),
+    NASBENCH201: Nb201Space,
 }
 _ALIASES = dict(ALIASES)
 

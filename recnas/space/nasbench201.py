@@ -1,0 +1,94 @@
+"""NAS-Bench-201: 15,625 cells of six edges, all of them trained by the benchmark's authors.
+
+Dong and Yang, "NAS-Bench-201: Extending the Scope of Reproducible Neural Architecture Search" (2020). The
+space is small enough to enumerate, and a table of trained accuracies exists for all of it, so proxies and
+searchers can be checked here against ground truth.
+
+    space = Nb201Space()
+    arch = space.sample(numpy.random.default_rng(0))
+    arch.text                       # "|nor_conv_3x3~0|+|...", what tables and papers write
+    space.key(arch)                 # equal for cells that are the same network: 5,260 keys
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from numpy.random import Generator
+
+from recnas.errors import SpaceError
+from recnas.space.base import Space, nearest_name
+from recnas.space.nasbench201_arch import EDGES, OPS, SIZE, Nb201Arch
+from recnas.space.nasbench201_key import key
+
+NAME = "nasbench201"
+
+
+class Nb201Space(Space[Nb201Arch]):
+    """All cells with equal chance. One change means another operation on one edge."""
+
+    name = NAME
+
+    def sample(self, rng: Generator) -> Nb201Arch:
+        return Nb201Arch.from_number(int(rng.integers(SIZE)))
+
+    def mutate(self, arch: Nb201Arch, rng: Generator) -> Nb201Arch:
+        """Any cell one edge away that is another network, all with equal chance.
+
+        There always is one: the edge from input to output is live whatever the others are.
+        """
+        others = [other for other in _one_edge_away(arch) if key(other) != key(arch)]
+        return others[int(rng.integers(len(others)))]
+
+    def validate(self, arch: Nb201Arch) -> None:
+        faults = []
+        if len(arch.ops) != len(EDGES):
+            faults.append(f"{len(arch.ops)} operations where a cell has {len(EDGES)} edges")
+        for op in dict.fromkeys(arch.ops):
+            if op not in OPS:
+                faults.append(f"unknown operation {op!r} ({nearest_name(str(op), OPS)})")
+        if faults:
+            raise SpaceError(
+                f"not a NAS-Bench-201 cell: {'; '.join(faults)}", f"give {len(EDGES)} of {', '.join(OPS)}"
+            )
+
+    def size(self) -> int:
+        return SIZE
+
+    def every(self) -> Iterator[Nb201Arch]:
+        """All cells, by `number`."""
+        return map(Nb201Arch.from_number, range(SIZE))
+
+    def neighbours(self, arch: Nb201Arch) -> Iterator[Nb201Arch]:
+        """One cell per network that one change leads to, at most 24."""
+        seen = {key(arch)}
+        for other in _one_edge_away(arch):
+            if key(other) not in seen:
+                seen.add(key(other))
+                yield other
+
+    def key(self, arch: Nb201Arch) -> str:
+        return key(arch)
+
+    def to_dict(self, arch: Nb201Arch) -> dict[str, Any]:
+        return {"space": NAME, "arch": arch.text}
+
+    def from_dict(self, data: dict[str, Any]) -> Nb201Arch:
+        if (
+            not isinstance(data, dict)
+            or data.get("space", NAME) != NAME
+            or not isinstance(data.get("arch"), str)
+        ):
+            raise SpaceError(
+                f"{data!r} does not describe a NAS-Bench-201 cell",
+                f'write {{"space": "{NAME}", "arch": "|nor_conv_3x3~0|+|..."}}',
+            )
+        return Nb201Arch.from_text(data["arch"])
+
+
+def _one_edge_away(arch: Nb201Arch) -> Iterator[Nb201Arch]:
+    for edge, now in enumerate(arch.ops):
+        for op in OPS:
+            if op != now:
+                yield Nb201Arch((*arch.ops[:edge], op, *arch.ops[edge + 1 :]))
