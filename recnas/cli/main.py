@@ -23,6 +23,7 @@ COMMANDS = {
     "cost": "count parameters, multiply-adds and embedding memory of an architecture",
     "train": "train an architecture from scratch, over seeds",
     "warmup": "warm up a weight-sharing supernet on a share of the data",
+    "score": "score architectures with training-free proxies on a warmed supernet",
     "configs": "list the shipped experiment configs, show one, or copy one to edit",
 }
 

@@ -10,9 +10,7 @@ on the space and the seed, never on how many were asked for.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +22,10 @@ from recnas.config import Settings
 from recnas.data.prepared import PreparedData
 from recnas.engines.base import open_engine
 from recnas.jobs.settings import SpaceSettings, make_space
+from recnas.jobs.train_work import TrainWork
 from recnas.progress import Progress
 from recnas.run import RunDir
 from recnas.space.base import Space
-from recnas.space.cost import count
 from recnas.train.settings import TrainSettings
 
 BENCH_STREAM = 2  # keeps the architectures of a table apart from every other draw of a seed
@@ -72,7 +70,8 @@ def bench_build(
             if (index, seed) not in done
         ]
         progress.phase("train architectures", len(items), "trainings")
-        with open_engine(TrainWork(str(data.path), settings), workers) as engine:
+        work = TrainWork(str(data.path), settings.space, settings.train, settings.rows, settings.eval_rows, ("valid", "test"))
+        with open_engine(work, workers) as engine:
             for event in engine.map(items):
                 done[event["index"], event["seed"]] = event
                 run.ledger.append(event)
@@ -98,65 +97,3 @@ def first_archs(space: Space[Any], seed: int, n: int) -> list[Any]:
                 yield arch
 
     return [arch for _, arch in zip(range(n), draws())]
-
-
-@dataclass(frozen=True)
-class TrainWork:
-    """Trains one (index, seed, architecture) item; opened once per worker."""
-
-    data: str
-    settings: BenchSettings
-
-    def open(self) -> Callable[[tuple[int, int, dict[str, Any]]], dict[str, Any]]:
-        import torch
-
-        torch.set_num_threads(1)  # the same rounding whatever the number of workers
-        data = PreparedData.open(self.data)
-        space = make_space(self.settings.space)
-        return lambda item: self._train(data, space, *item)
-
-    def _train(
-        self, data: PreparedData, space: Space[Any], index: int, seed: int, described: dict[str, Any]
-    ) -> dict[str, Any]:
-        import torch
-
-        from recnas.jobs.training import choose_device, make_embeddings, make_loader, net_shape, new_trainer
-        from recnas.model.subnet import Subnet
-        from recnas.train.evaluate import evaluate
-        from recnas.train.loop import FixedNetwork
-
-        settings, train = self.settings, self.settings.train
-        arch = space.from_dict(described)
-        device = choose_device(train)
-        network = Subnet(arch, net_shape(data.schema, train), torch.Generator().manual_seed(seed)).to(device)
-        embeddings = make_embeddings(data.schema, train, seed, device)
-        loader = make_loader(data, train, seed, device, settings.rows)
-        trainer = new_trainer(FixedNetwork(network), embeddings, loader, train, device)
-        started = time.monotonic()
-        trainer.run()
-        seconds = time.monotonic() - started
-        cost = count(arch, data.schema, width=train.embeddings.width, layernorm=train.layernorm)
-        return {
-            "event": "trained",
-            "index": index,
-            "seed": seed,
-            "key": space.key(arch),
-            "arch": described,
-            "params": cost.params,
-            "macs": cost.macs,
-            "steps": trainer.total_steps,
-            "train_loss": trainer.take_mean_loss(),
-            **{
-                split: evaluate(
-                    network,
-                    embeddings,
-                    data,
-                    split,
-                    batch_size=train.eval_batch_size,
-                    rows=settings.eval_rows,
-                    device=device,
-                )
-                for split in ("valid", "test")
-            },
-            "seconds": seconds,
-        }

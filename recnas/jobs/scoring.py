@@ -8,17 +8,18 @@ once, whatever their number, and a candidate is a set of views into them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from recnas.config import Settings
 from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
+from recnas.errors import ConfigError
 from recnas.jobs.settings import SpaceSettings, make_space
 from recnas.model.embeddings import Embeddings
 from recnas.model.nasrec_plan import NetShape
@@ -59,6 +60,17 @@ class ScoreSettings(Settings):
     batch_size: int = Field(512, ge=1)
     seed: int = Field(0, ge=0)  # of the choice of rows and of proxies that draw random numbers
     sigeo: LambdaSettings = LambdaSettings()
+
+    @field_validator("proxies")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            get_proxies(names)
+        except ConfigError as error:
+            raise ValueError(error.what) from None
+        if not names:
+            raise ValueError("name at least one proxy")
+        return names
 
 
 def freeze(
@@ -158,8 +170,3 @@ def as_json(scores: Mapping[str, Score]) -> dict[str, Any]:
         name: {"value": s.value, "terms": dict(s.terms), **({"reason": s.reason} if s.reason else {})}
         for name, s in scores.items()
     }
-
-
-def check_proxies(names: Sequence[str]) -> None:
-    """Raise now, before any work, if a name is not known."""
-    get_proxies(names)

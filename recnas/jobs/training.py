@@ -91,11 +91,12 @@ def train_with_checkpoints(
     name: str,
     on_report: Callable[[int, float | None], None] | None = None,
     report_steps: int = 100,
+    last: bool = True,
 ) -> None:
     """Continue from the newest whole checkpoint in `folder`, if any, and train to the end.
 
     Checkpoints go by the clock, so their number does not depend on the size of the data; they do not
-    change what is computed.
+    change what is computed. `last=False` leaves out the one at the end, for weights nobody will load.
     """
     saved = load_latest(folder, made_from)
     if saved is not None:
@@ -113,7 +114,7 @@ def train_with_checkpoints(
             save(folder, trainer.step, trainer.tensors(), trainer.facts(), made_from)
 
     trainer.run(on_step)
-    if saved is None or saved.step < trainer.total_steps:
+    if last and (saved is None or saved.step < trainer.total_steps):
         save(folder, trainer.step, trainer.tensors(), trainer.facts(), made_from, keep=1)
     progress.end()
 

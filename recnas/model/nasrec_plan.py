@@ -44,6 +44,7 @@ from recnas.space.nasrec_arch import (
 )
 
 HEADS = 8
+HEAD_WEIGHT = "head.weight"  # the last Linear, to one logit
 Region = tuple[slice, ...]
 
 

@@ -7,7 +7,7 @@ clipping, schedule, checkpoints, what happens when the loss is not a number) is 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any, Protocol
 
@@ -19,6 +19,8 @@ from recnas.data.batch import Batch
 from recnas.data.loader import BatchLoader
 from recnas.errors import RunError
 from recnas.model.embeddings import Embeddings
+from recnas.model.nasrec_plan import HEAD_WEIGHT
+from recnas.model.subnet import Subnet
 from recnas.model.supernet import Supernet
 from recnas.train.paths import PathSampler
 from recnas.train.schedule import Schedule
@@ -34,6 +36,15 @@ class Trainee(Protocol):
     @property
     def storages(self) -> Mapping[str, Tensor]: ...
 
+    @property
+    def heads(self) -> Collection[str]:
+        """Names of wide weights that nothing normalises after: the last Linear.
+
+        Under Adagrad every weight first moves by about the rate, whatever its gradient. In a head of a
+        thousand inputs these moves add up to a logit far off, so it gets a smaller rate (`head_lr_share`).
+        """
+        ...
+
     def at_step(self, step: int) -> tuple[Network, list[Slice]]:
         """The function to train in this step and its leaf tensors."""
         ...
@@ -44,6 +55,7 @@ class FixedNetwork:
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network
+        self.heads = (HEAD_WEIGHT,) if isinstance(network, Subnet) else ()
         self._slices: list[Slice] = [(name, parameter, name, ()) for name, parameter in network.named_parameters()]
 
     @property
@@ -56,6 +68,8 @@ class FixedNetwork:
 
 class SupernetPaths:
     """A supernet: every step trains the path that the sampler draws for it."""
+
+    heads = (HEAD_WEIGHT,)
 
     def __init__(self, supernet: Supernet, sampler: PathSampler) -> None:
         self.supernet, self.sampler = supernet, sampler
@@ -118,7 +132,9 @@ class Trainer:
         scale = 1.0
         if settings.clip is not None:
             scale = clip_scale([*gradients(slices), lookup.table_gradient()], settings.clip)
-        self.optimizer.step(slices, rate, scale)
+        heads = [one for one in slices if one[2] in self.trainee.heads]
+        self.optimizer.step(heads, rate * settings.head_lr_share, scale)
+        self.optimizer.step([one for one in slices if one[2] not in self.trainee.heads], rate, scale)
         lookup.apply(scale)
         return value
 

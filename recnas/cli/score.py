@@ -1,0 +1,59 @@
+"""Score architectures with training-free proxies on a warmed supernet; one JSON line each, in order.
+
+  recnas score runs/warm --random 100 --proxies sigeo,naswot,params
+  recnas score runs/warm --archs archs.jsonl --proxies sigeo --json > scores.jsonl
+  recnas score runs/warm --list                     # the proxies there are
+
+RUN is what `recnas warmup` made (share 0 for zero-shot). Repeating the command continues after a crash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+from recnas.cli.options import table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="run directory of a warm-up")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="such as batches=8, batch_size=256, sigeo.loss=0")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--archs", metavar="FILE.jsonl", help="one architecture per line, or lines that carry one as `arch`")
+    source.add_argument("--random", type=int, metavar="N", help="draw N architectures from the space of the run")
+    source.add_argument("--list", action="store_true", help="name the proxies and stop")
+    parser.add_argument("--proxies", default="sigeo", metavar="a,b,c", help="which scores (default: sigeo)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes of one thread (default: all cores)")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--json", action="store_true", help="print one JSON line per architecture")
+
+
+def run(args: argparse.Namespace) -> int:
+    from recnas.config import apply_overrides, check_settings
+    from recnas.errors import ConfigError
+    from recnas.jobs.score import read_archs, score_archs
+    from recnas.jobs.scoring import ScoreSettings
+    from recnas.progress import Progress
+    from recnas.proxies.registry import proxy_names
+
+    if args.list:
+        print("\n".join(proxy_names()))
+        return 0
+    if args.archs is None and args.random is None:
+        raise ConfigError("nothing to score.", "Give --archs FILE.jsonl or --random N.")
+    if args.workers < 1 or (args.random is not None and args.random < 1):
+        raise ConfigError("--workers and --random must be at least 1.")
+    values: dict = {"proxies": [name.strip() for name in args.proxies.split(",") if name.strip()]}
+    faults = apply_overrides(values, args.overrides)
+    settings = check_settings(ScoreSettings, values, "the scoring settings", faults)
+    archs = args.random if args.archs is None else read_archs(args.archs)
+    rows = []
+    for result in score_archs(args.run, archs, settings, args.workers, Progress(quiet=args.quiet)):
+        if args.json:
+            print(json.dumps(result, allow_nan=False), flush=True)
+        else:
+            rows.append([result["key"], *(f"{result['scores'][name]['value']:.6g}" for name in settings.proxies), f"{result['seconds']:.2f}"])
+    if not args.json:
+        print(table(rows, ["architecture", *settings.proxies, "seconds"]))
+    return 0

@@ -1,0 +1,119 @@
+"""Every proxy on NASRec candidates and NAS-Bench-201 cells, dead cells included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from recnas.model.kernels import plain_kernels
+from recnas.model.nasbench201 import Nb201Network
+from recnas.model.nasrec_plan import NetShape
+from recnas.model.scored import ScoredNasrec
+from recnas.model.supernet import Supernet
+from recnas.proxies.base import Stats
+from recnas.proxies.engine import score
+from recnas.proxies.gram import LogitGram
+from recnas.proxies.network import ScoringBatch
+from recnas.proxies.registry import get_proxies, proxy_names
+from recnas.space.nasbench201_arch import Nb201Arch
+from recnas.space.nasbench201_cost import Body
+from recnas.space.nasrec import NasrecSpace
+from recnas.testing.proxy_suite import ScoredNetworkConformance
+from tests.unit.proxies.networks import row_by_row
+
+SHAPE = NetShape(n_dense=4, n_sparse=5, width=16)
+NUMBERS = (11, 4711, 10427, 15624)
+
+
+def clicks(number: int, name: str, dtype: torch.dtype = torch.float64) -> ScoredNasrec:
+    space = NasrecSpace(name, blocks=3, dense_dims=(16, 32, 64), sparse_dims=(8, 16))
+    supernet = Supernet(space, SHAPE, torch.Generator().manual_seed(1)).to(dtype)
+    return ScoredNasrec.of(supernet.candidate(space.sample(np.random.default_rng(number))))
+
+
+def click_batches(dtype: torch.dtype, count: int = 3, m: int = 6) -> list[ScoringBatch]:
+    generator = torch.Generator().manual_seed(4)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator).to(dtype)
+
+    return [ScoringBatch((draw(m, 4), draw(m, 5, 16)), torch.arange(m).to(dtype) % 2) for _ in range(count)]
+
+
+def cell(number: int, dtype: torch.dtype = torch.float64) -> Nb201Network:
+    return Nb201Network(Nb201Arch.from_number(number), Body(channels=2, cells=1)).to(dtype)
+
+
+def images(dtype: torch.dtype, count: int = 2, m: int = 6) -> list[ScoringBatch]:
+    generator = torch.Generator().manual_seed(4)
+    return [
+        ScoringBatch((torch.randn(m, 3, 8, 8, generator=generator).to(dtype),), torch.arange(m) % 3)
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("name", ["nasrec-small", "nasrec-full"])
+class TestNasrec(ScoredNetworkConformance):
+    @pytest.fixture(autouse=True)
+    def _choose(self, name: str, number: int) -> None:
+        self._net = clicks(number, name)
+
+    def case(self):
+        return self._net, click_batches(torch.float64)[0]
+
+    def test_gram_matrix(self):
+        """LayerNorm does not couple examples, so the one-backward matrix is that of single gradients."""
+        network, batch = self.case()
+        rows = row_by_row(network, batch, "logit", skip=".norm.")
+        torch.testing.assert_close(Stats(network, [batch]).get(LogitGram).matrix, rows @ rows.T)
+
+    def test_hand_written_kernels_have_the_same_second_derivatives(self):
+        network, batch = self.case()
+        ours = score(network, [batch], get_proxies(["grasp"]))["grasp"]
+        with plain_kernels():
+            assert score(network, [batch], get_proxies(["grasp"]))["grasp"].value == pytest.approx(ours.value)
+
+    def test_every_proxy(self):
+        found = score(self._net, click_batches(torch.float64), get_proxies(proxy_names()))
+        assert {name: s.reason for name, s in found.items() if s.reason} == {}
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+class TestNasbench201(ScoredNetworkConformance):
+    @pytest.fixture(autouse=True)
+    def _choose(self, number: int) -> None:
+        self._net = cell(number)
+
+    def case(self):
+        return self._net, images(torch.float64)[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_proxy_on_a_live_cell(dtype: torch.dtype):
+    found = score(cell(10427, dtype), images(dtype), get_proxies(proxy_names()))
+    assert {name: s.reason for name, s in found.items() if s.reason} == {}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_proxy_on_a_dead_cell(dtype: torch.dtype):
+    dead = cell(0, dtype)
+    proxies = get_proxies(proxy_names())
+    found = score(dead, images(dtype), proxies)
+    alive = {p.name for p in proxies if found[p.name].reason is None}
+    # What does not look at the path from the inputs, and what compares gradients of the head alone.
+    assert alive <= {
+        "params",
+        "flops",
+        "l2_norm",
+        "hnas_l2_norm",
+        "train_loss",
+        "sigeo",
+        "zico",
+        "fisher_rao",
+        "sigeo_released_vision",
+    }
+    for proxy in proxies:
+        if found[proxy.name].reason:
+            assert found[proxy.name].value == proxy.worst
