@@ -24,6 +24,8 @@ COMMANDS = {
     "train": "train an architecture from scratch, over seeds",
     "warmup": "warm up a weight-sharing supernet on a share of the data",
     "score": "score architectures with training-free proxies on a warmed supernet",
+    "search": "search for an architecture, end to end",
+    "forecast": "say what a search would need here, in memory and minutes",
     "configs": "list the shipped experiment configs, show one, or copy one to edit",
 }
 

@@ -53,7 +53,9 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             print(json.dumps(result, allow_nan=False), flush=True)
         else:
-            rows.append([result["key"], *(f"{result['scores'][name]['value']:.6g}" for name in settings.proxies), f"{result['seconds']:.2f}"])
+            scores = result.get("scores", {})
+            shown = [f"{scores[name]['value']:.6g}" if name in scores else "failed" for name in settings.proxies]
+            rows.append([result["key"], *shown, f"{result['seconds']:.2f}"])
     if not args.json:
         print(table(rows, ["architecture", *settings.proxies, "seconds"]))
     return 0

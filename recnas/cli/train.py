@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(result)
         return 0
     print(f"{result['key']}: {result['params']:,} parameters, {result['macs']:,} multiply-adds per row, {len(result['seeds'])} seed(s)")
-    for split in ("valid", "test"):
+    for split in [split for split in ("valid", "test") if split in result]:
         parts = []
         for metric, found in result[split].items():
             spread = f" ± {found['std']:.5f}" if found["std"] is not None else ""

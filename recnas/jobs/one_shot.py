@@ -61,10 +61,8 @@ class OneShotWork:
         weights = {name.removeprefix("network/"): tensor for name, tensor in tensors.items() if name.startswith("network/")}
         supernet = Supernet(space, net_shape(data.schema, self.train), tensors=weights)
         embeddings = make_embeddings(data.schema, self.train, self.seed, torch.device("cpu"))
-        state = embeddings.state_dict()
-        for name, table in state["weights"].items():
+        for name, table in embeddings.state_dict()["weights"].items():  # aliases of the live tables
             table.copy_(tensors[f"table/{name}"])
-        embeddings.load_state_dict(state)
 
         def call(described: dict[str, Any]) -> dict[str, Any]:
             started = time.monotonic()

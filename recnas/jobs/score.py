@@ -63,13 +63,16 @@ def score_archs(
             progress.advance(1)
             yield event
         rest = list(zip(described, keys))[len(done) :]
-        fresh = [(arch, key) for i, (arch, key) in enumerate(rest) if key not in known and key not in {k for _, k in rest[:i]}]
+        fresh: dict[str, dict[str, Any]] = {}  # by key: the same network is scored once
+        for arch, key in rest:
+            if key not in known:
+                fresh.setdefault(key, arch)
         with open_engine(work, workers) as engine:
-            results = engine.map(arch for arch, _ in fresh)
+            results = engine.map(fresh.values())
             for arch, key in rest:
                 if key not in known:
                     known[key] = next(results)
-                event = {"key": key, "arch": arch, "scores": known[key]["scores"], "seconds": known[key]["seconds"]}
+                event = {"key": key, "arch": arch, **{name: value for name, value in known[key].items() if name not in ("key", "arch")}}
                 ledger.append(event)
                 progress.advance(1)
                 yield event

@@ -25,7 +25,7 @@ from recnas.model.embeddings import Embeddings
 from recnas.model.nasrec_plan import NetShape
 from recnas.model.scored import ScoredNasrec
 from recnas.model.supernet import Supernet
-from recnas.proxies.base import Score
+from recnas.proxies.base import ProxyError, Score
 from recnas.proxies.engine import score
 from recnas.proxies.network import ScoringBatch
 from recnas.proxies.registry import get_proxies
@@ -159,7 +159,10 @@ class ScoreWork:
         def call(described: dict[str, Any]) -> dict[str, Any]:
             started = time.monotonic()
             network = ScoredNasrec.of(supernet.candidate(space.from_dict(described)))
-            scores = score(network, batches, proxies, self.settings.seed)
+            try:
+                scores = score(network, batches, proxies, self.settings.seed)
+            except ProxyError as error:  # one bad candidate must not end a night's search
+                return {"failed": error.what, "seconds": time.monotonic() - started}
             return {"scores": as_json(scores), "seconds": time.monotonic() - started}
 
         return call

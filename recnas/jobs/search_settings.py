@@ -63,7 +63,7 @@ class SearchConfig(Settings):
     evaluator: Literal["proxy", "one-shot"] = "proxy"
     score: ScoreSettings = ScoreSettings()
     one_shot: OneShotSettings = OneShotSettings()
-    objectives: dict[str, Literal["min", "max"]] = {}  # empty: the first proxy, in its own direction
+    objectives: dict[str, Literal["min", "max"]] = Field(default_factory=dict)  # empty: the first proxy, in its own direction
     limits: LimitSettings = LimitSettings()
     search: SearchMethod = SearchMethod()
     final: FinalSettings = FinalSettings()

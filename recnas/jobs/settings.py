@@ -11,6 +11,8 @@ from recnas.space.nasrec import NasrecSpace
 from recnas.space.registry import get_space
 from recnas.train.settings import TrainSettings
 
+LEAST_BATCH = 16
+
 
 class SpaceSettings(Settings):
     """Which architectures a run draws from."""
@@ -32,6 +34,11 @@ class WarmupShare(Settings):
     share: float = Field(0.01, ge=0, le=1)
     strategy: Literal["any-connection", "single-path", "any-path", "full-path"] = "any-connection"
     full_path_share: float = Field(0.2, ge=0, le=1)
+    least_steps: int = Field(250, ge=1)  # if the share gives fewer, batches shrink (to no less than 16 rows)
+
+    def batch_size(self, rows: int, wanted: int) -> int:
+        """16 steps teach a supernet nothing: small data are better cut into more batches."""
+        return min(wanted, max(LEAST_BATCH, rows // self.least_steps))
 
 
 class CheckSettings(Settings):

@@ -22,7 +22,7 @@ from recnas.data.prepared import PreparedData
 from recnas.jobs.training import (
     choose_device,
     make_embeddings,
-    make_loader,
+    make_joined_loader,
     net_shape,
     new_trainer,
     train_with_checkpoints,
@@ -48,8 +48,13 @@ def train(
     seeds: int = 1,
     first_seed: int = 0,
     progress: Progress | None = None,
+    on: str = "train",
 ) -> dict[str, Any]:
-    """Train `arch` with seeds first_seed, first_seed + 1, ...; a run that exists is continued."""
+    """Train `arch` with seeds first_seed, first_seed + 1, ...; a run that exists is continued.
+
+    `on="train+valid"` adds the validation rows, for a model that is already chosen; they are then not
+    evaluated.
+    """
     settings = settings or TrainSettings()
     progress = progress or Progress(quiet=True)
     device = choose_device(settings)
@@ -59,13 +64,14 @@ def train(
         arch=to_dict(arch),
         data={"path": str(data.path), "fingerprint": data.fingerprint},
         settings=settings.model_dump(mode="json", exclude={"threads", "checkpoint_seconds"}),
+        on=on,
     )
     with run.locked():
         (run.path / "arch.json").write_text(dump_arch(arch))
         done = {event["seed"]: event for event in run.ledger.read()}
         for seed in range(first_seed, first_seed + seeds):
             if seed not in done:
-                done[seed] = _train_one(arch, data, run, settings, seed, device, progress)
+                done[seed] = _train_one(arch, data, run, settings, seed, device, progress, on)
                 run.ledger.append(done[seed])
         run.ledger.close()
         result = _result(arch, data, settings, [done[seed] for seed in sorted(done)])
@@ -81,17 +87,18 @@ def _train_one(
     seed: int,
     device: torch.device,
     progress: Progress,
+    on: str,
 ) -> dict[str, Any]:
     network = Subnet(arch, net_shape(data.schema, settings), torch.Generator().manual_seed(seed)).to(device)
     embeddings = make_embeddings(data.schema, settings, seed, device)
-    loader = make_loader(data, settings, seed, device)
+    loader = make_joined_loader(data, settings, seed, device, on)
     trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device)
     started = time.monotonic()
     curve: list[list[float]] = []
     train_with_checkpoints(
         trainer,
         run.path / f"seed-{seed}",
-        {"data": data.fingerprint, "arch": arch.key},
+        {"data": data.fingerprint, "arch": arch.key, "on": on},
         progress,
         f"train seed {seed}",
         on_report=lambda step, loss: curve.append([step, loss or 0.0]),
@@ -104,7 +111,7 @@ def _train_one(
         "seconds": seconds,
         "train_curve": curve,
     }
-    for split in ("valid", "test"):
+    for split in ("valid", "test") if on == "train" else ("test",):
         progress.phase(split, data.rows(split))
         event[split] = evaluate(
             network,
@@ -125,6 +132,8 @@ def _result(
     cost = count(arch, data.schema, width=settings.embeddings.width, layernorm=settings.layernorm)
     summary: dict[str, Any] = {}
     for split in ("valid", "test"):
+        if split not in events[0]:
+            continue
         summary[split] = {}
         for metric in KEPT_METRICS:
             values = [event[split][metric] for event in events if event[split][metric] is not None]

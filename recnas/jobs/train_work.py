@@ -13,7 +13,14 @@ import torch
 
 from recnas.data.prepared import PreparedData
 from recnas.jobs.settings import SpaceSettings, make_space
-from recnas.jobs.training import choose_device, make_embeddings, make_loader, net_shape, new_trainer, train_with_checkpoints
+from recnas.jobs.training import (
+    choose_device,
+    make_embeddings,
+    make_loader,
+    net_shape,
+    new_trainer,
+    train_with_checkpoints,
+)
 from recnas.model.subnet import Subnet
 from recnas.progress import Progress
 from recnas.space.base import Space

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from recnas.data.joined_loader import JoinedLoader
 from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
@@ -63,13 +64,26 @@ def make_embeddings(schema: Schema, settings: TrainSettings, seed: int, device: 
     )
 
 
+def make_joined_loader(
+    data: PreparedData, settings: TrainSettings, seed: int, device: torch.device, on: str
+) -> BatchLoader | JoinedLoader:
+    """Batches of the training rows, or with `on="train+valid"` of both splits mixed."""
+    loaders = [make_loader(data, settings, seed, device, split=split) for split in on.split("+")]
+    return loaders[0] if len(loaders) == 1 else JoinedLoader(loaders, seed)
+
+
 def make_loader(
-    data: PreparedData, settings: TrainSettings, seed: int, device: torch.device, rows: int | None = None
+    data: PreparedData,
+    settings: TrainSettings,
+    seed: int,
+    device: torch.device,
+    rows: int | None = None,
+    split: str = "train",
 ) -> BatchLoader:
     on_gpu = device.type == "cuda"
     return BatchLoader(
         data,
-        "train",
+        split,
         settings.batch_size,
         shuffle=settings.shuffle,
         seed=seed,
@@ -79,7 +93,7 @@ def make_loader(
     )
 
 
-def steps_of(loader: BatchLoader, settings: TrainSettings) -> int:
+def steps_of(loader: BatchLoader | JoinedLoader, settings: TrainSettings) -> int:
     return max(1, math.ceil(settings.epochs * len(loader)))
 
 
@@ -122,7 +136,7 @@ def train_with_checkpoints(
 def new_trainer(
     trainee: Trainee,
     embeddings: Embeddings,
-    loader: BatchLoader,
+    loader: BatchLoader | JoinedLoader,
     settings: TrainSettings,
     device: torch.device,
     steps: int | None = None,

@@ -37,6 +37,7 @@ from recnas.train.checkpoint import load_latest
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import SupernetPaths
 from recnas.train.paths import PathSampler
+from recnas.train.settings import TrainSettings
 
 # Drawn as usual, the head gives each path a logit offset of its own (standard deviation about 1.4), and a
 # short warm-up cannot unlearn all of them: 10 % of 1 M rows left subnets at a mean validation log loss of 0.70
@@ -62,7 +63,8 @@ def warmup(config: WarmupConfig, out: Path | str, progress: Progress | None = No
         result = {
             "share": config.warmup.share,
             "steps": steps,
-            "rows": steps * config.train.batch_size,
+            "rows": round(config.warmup.share * data.rows("train")),
+            "batch_size": _settings(config, round(config.warmup.share * data.rows("train"))).batch_size,
             "seconds": seconds,
             "valid_logloss_of_subnets": {
                 "archs": len(checked),
@@ -87,12 +89,18 @@ def _warm(
         return supernet, embeddings, 0
     with torch.no_grad():
         supernet.storages[HEAD_WEIGHT].mul_(HEAD_START)
-    loader = make_loader(data, config.train, config.seed, device, rows)
-    steps = steps_of(loader, config.train)
+    train = _settings(config, rows)
+    loader = make_loader(data, train, config.seed, device, rows)
+    steps = steps_of(loader, train)
     sampler = PathSampler(space, config.seed, steps, config.warmup.strategy, config.warmup.full_path_share)
-    trainer = new_trainer(SupernetPaths(supernet, sampler), embeddings, loader, config.train, device, steps)
+    trainer = new_trainer(SupernetPaths(supernet, sampler), embeddings, loader, train, device, steps)
     train_with_checkpoints(trainer, run.path / "supernet", _made_from(data, supernet), progress, "warm up")
     return supernet, embeddings, steps
+
+
+def _settings(config: WarmupConfig, rows: int) -> TrainSettings:
+    size = config.warmup.batch_size(rows, config.train.batch_size)
+    return config.train.model_copy(update={"batch_size": size})
 
 
 def _made_from(data: PreparedData, supernet: Supernet) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recnas.data.batch import Batch
+from recnas.data.joined_loader import JoinedLoader
 from recnas.data.loader import BatchLoader
 from recnas.errors import RunError
 from recnas.model.embeddings import Embeddings
@@ -87,7 +88,7 @@ class Trainer:
     """Trains step by step; its state is everything a resumed run needs to go on bit for bit."""
 
     def __init__(
-        self, trainee: Trainee, embeddings: Embeddings, loader: BatchLoader, settings: TrainSettings, total_steps: int, device: torch.device
+        self, trainee: Trainee, embeddings: Embeddings, loader: BatchLoader | JoinedLoader, settings: TrainSettings, total_steps: int, device: torch.device
     ) -> None:
         self.trainee, self.embeddings, self.loader = trainee, embeddings, loader
         self.settings, self.total_steps, self.device = settings, total_steps, device

@@ -5,9 +5,10 @@
         lr = schedule(step)
 
 `cosine` is the one NASRec trains with: from the floor linearly up to the peak over the first 10 % of the
-steps, then half a cosine back to the floor. `least_rise` makes the rise at least so many steps long, in a
-short run longer than the run: the first steps of Adagrad are as large as the rate allows, whatever the
-gradient, and a wide layer multiplies them. The reference sets the rate after a step for the next one, and
+steps, then half a cosine back to the floor. The first steps of Adagrad are as large as
+the rate allows, whatever the gradient, so the rate must not rise too fast: with `least_rise` it rises by at
+most peak / least_rise a step, for at most half of the run, and a run too short for that has a lower peak.
+The reference sets the rate after a step for the next one, and
 its first such call gives the floor again: it reads the curve one step late. `lag=1` keeps that; with
 `lag=0` the second step already rises.
 """
@@ -31,7 +32,7 @@ class Schedule:
         kind: `cosine`, or `constant` (the peak, from the first step on).
         peak: the highest rate. floor: the rate at the start and at the end of `cosine`.
         total: number of steps of the whole run.
-        warmup: share of the steps that rise. least_rise: but at least so many.
+        warmup: share of the steps that rise. least_rise: steps a rise to the full peak takes at least.
         lag: steps by which the curve is read late.
     """
 
@@ -58,15 +59,21 @@ class Schedule:
 
     @property
     def warmup_steps(self) -> int:
-        return max(int(self.warmup * self.total), self.least_rise)
+        return max(int(self.warmup * self.total), min(self.least_rise, self.total // 2))
+
+    @property
+    def top(self) -> float:
+        """The highest rate of this run."""
+        rise = self.warmup_steps
+        return self.peak if rise >= self.least_rise else max(self.floor, self.peak * max(1, rise) / self.least_rise)
 
     def __call__(self, step: int) -> float:
         if self.kind == "constant":
             return self.peak
-        place, rise = min(max(step - self.lag, 0), self.total), self.warmup_steps
+        place, rise, top = min(max(step - self.lag, 0), self.total), self.warmup_steps, self.top
         if place < rise:
-            return self.floor + (self.peak - self.floor) * place / rise
-        if rise >= self.total:  # nothing is left to fall
-            return self.peak
+            return self.floor + (top - self.floor) * place / rise
+        if rise == self.total:  # nothing is left to fall
+            return top
         share = (place - rise) / (self.total - rise)
-        return self.floor + (self.peak - self.floor) * (1 + math.cos(math.pi * share)) / 2
+        return self.floor + (top - self.floor) * (1 + math.cos(math.pi * share)) / 2

@@ -55,3 +55,17 @@ def test_impossible_settings(wrong: dict) -> None:
 def test_all_faults_at_once() -> None:
     with pytest.raises(ConfigError, match=r"total 0.*warmup is 2"):
         Schedule("cosine", 0.1, 0, warmup=2)
+
+
+def test_a_short_run_rises_slowly_and_stays_below_the_peak():
+    long = Schedule("cosine", 0.12, 2000, least_rise=70)
+    assert [long(step) for step in range(2000)] == [Schedule("cosine", 0.12, 2000)(step) for step in range(2000)]
+    middle = Schedule("cosine", 0.12, 200, least_rise=70, lag=0)
+    assert middle.warmup_steps == 70
+    assert max(middle(step) for step in range(200)) == pytest.approx(0.12)
+    short = Schedule("cosine", 0.12, 16, least_rise=70, lag=0)
+    rates = [short(step) for step in range(16)]
+    assert max(rates) == pytest.approx(0.12 * 8 / 70)
+    assert rates.index(max(rates)) == 8
+    assert rates[-1] < rates[8] / 10
+    assert Schedule("cosine", 0.12, 1, least_rise=70)(0) > 0

@@ -1,0 +1,57 @@
+"""Search for an architecture: warm up a supernet, score candidates, train the best, read test once.
+
+  recnas search synthetic/laptop --out runs/first                     # a shipped config (recnas configs), or a path
+  recnas search criteo/sigeo-sub-one-shot data=data/criteo --out runs/criteo limits.params=2e6
+  recnas search --resume runs/criteo                                  # after a crash or Ctrl-C
+
+The same command again continues too. Watch it from elsewhere: recnas watch RUN
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from recnas.cli.options import add_json, print_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", nargs="?", help="a YAML file, or the name of a shipped config")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings by dotted key, such as search.evolution.generations=50")
+    parser.add_argument("--out", metavar="RUN", help="run directory")
+    parser.add_argument("--resume", metavar="RUN", help="continue this run with the settings it was started with")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes of one thread (default: all cores); never changes the result")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from recnas.cli.shipped import config_path
+    from recnas.config import load_settings
+    from recnas.errors import ConfigError
+    from recnas.jobs.search import search
+    from recnas.jobs.search_settings import SearchConfig
+    from recnas.jobs.verdict import verdict
+    from recnas.progress import Progress
+    from recnas.run import RunDir
+
+    if args.workers is not None and args.workers < 1:
+        raise ConfigError("--workers must be at least 1.")
+    if args.resume:
+        if args.config or args.out:
+            raise ConfigError("--resume takes the settings from the run itself.", f"recnas search --resume {args.resume}")
+        out = args.resume
+        kept = RunDir.open(out)
+        kept.check("search")
+        config = SearchConfig.model_validate(kept.manifest()["config"])
+    else:
+        if not args.config or not args.out:
+            raise ConfigError("a config and --out are needed.", "recnas search synthetic/laptop --out runs/first")
+        out = args.out
+        config = load_settings(SearchConfig, config_path(args.config), args.overrides)
+    result = search(config, out, args.workers, Progress(quiet=args.quiet))
+    if args.json:
+        print_json(result)
+        return 0
+    print(verdict(result))
+    print(f"everything is in {out}: best.json (architecture), best/ (weights), result.json, ledger.jsonl")
+    return 0

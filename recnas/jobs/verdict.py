@@ -1,0 +1,22 @@
+"""The outcome of a search in a few sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recnas.progress import duration
+
+
+def verdict(result: dict[str, Any]) -> str:
+    best, budgets, seconds = result["best"], result["budgets"], result["seconds"]
+    goal, value = next(iter(best["values"].items()))
+    spread = f" ± {result['test']['std']:.5f}" if result["test"]["std"] is not None else ""
+    auc = f", AUC {result['test']['auc']:.5f}" if result["test"].get("auc") is not None else ""
+    lines = [
+        f"best: {best['key']}, {best['params']:,} parameters, {best['macs']:,} multiply-adds per row",
+        f"test log loss {result['test']['logloss']:.5f}{spread}{auc} (validation, which chose it: {result['valid']['logloss']:.5f})",
+        f"candidate {best['index'] + 1} of {budgets['proposed']:,} proposed ({budgets['scored']:,} scored, "
+        f"{budgets['trained']} trained from scratch); by {goal} ({value:.5g}) it was number {best['rank'] + 1}",
+        "time: " + ", ".join(f"{name} {duration(spent)}" for name, spent in seconds.items()),
+    ]
+    return "\n".join(lines)
