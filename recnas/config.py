@@ -56,7 +56,9 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise ConfigError(f"{path} must hold `key: value` lines, but its top level is a {type(data).__name__}.")
+        raise ConfigError(
+            f"{path} must hold `key: value` lines, but its top level is a {type(data).__name__}."
+        )
     return data
 
 
@@ -88,9 +90,7 @@ def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> list[str]
     return faults
 
 
-def check_settings(
-    cls: type[S], data: dict[str, Any], source: str, earlier_faults: Sequence[str] = ()
-) -> S:
+def check_settings(cls: type[S], data: dict[str, Any], source: str, earlier_faults: Sequence[str] = ()) -> S:
     """Validate a dictionary, turning every fault into one readable line."""
     faults = list(earlier_faults)
     try:
@@ -123,14 +123,21 @@ def _fault_line(cls: type[BaseModel], fault: Any) -> str:
         return f"{path} is required"
     message = fault["msg"].removeprefix("Value error, ")
     shown = repr(fault["input"])
-    return f"{path}: {message[:1].lower()}{message[1:]} (got {shown if len(shown) < 60 else shown[:57] + '...'})"
+    return (
+        f"{path}: {message[:1].lower()}{message[1:]} (got {shown if len(shown) < 60 else shown[:57] + '...'})"
+    )
 
 
 def _fields_at(cls: type[BaseModel], path: Sequence[str]) -> list[str]:
     """Field names of the model that lies at a path of keys; list indices and dict keys are skipped."""
     models: list[type[BaseModel]] = [cls]
     for part in path:
-        inner = [m for model in models if part in model.model_fields for m in _models_in(model.model_fields[part].annotation)]
+        inner = [
+            m
+            for model in models
+            if part in model.model_fields
+            for m in _models_in(model.model_fields[part].annotation)
+        ]
         models = inner or models
     return sorted({name for model in models for name in model.model_fields})
 

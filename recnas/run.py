@@ -98,7 +98,9 @@ class FolderLock:
         self._file = file
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("recnas", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], print_blob=True)
+settings.register_profile(
+    "recnas", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], print_blob=True
+)
 settings.load_profile("recnas")
 
 
@@ -26,4 +28,6 @@ def criteo_data(criteo_file: Path, tmp_path_factory: pytest.TempPathFactory):
     """The same rows, prepared. Read only."""
     from recnas.data.prepare import PrepareOptions, prepare
 
-    return prepare("criteo", [criteo_file], tmp_path_factory.mktemp("prepared") / "criteo", PrepareOptions(min_count=5))
+    return prepare(
+        "criteo", [criteo_file], tmp_path_factory.mktemp("prepared") / "criteo", PrepareOptions(min_count=5)
+    )

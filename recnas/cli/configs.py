@@ -1,8 +1,8 @@
 """The experiment configs shipped with recnas: list them, show one, or copy one to edit.
 
-  recnas configs
-  recnas configs show criteo/warmup
-  recnas configs cp criteo/warmup my.yaml
+recnas configs
+recnas configs show criteo/warmup
+recnas configs cp criteo/warmup my.yaml
 """
 
 from __future__ import annotations

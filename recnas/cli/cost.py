@@ -15,11 +15,19 @@ from recnas.cli.options import add_json, print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("arch", metavar="ARCH.json", help="in recnas's own format or in NASRec's published one")
+    parser.add_argument(
+        "arch", metavar="ARCH.json", help="in recnas's own format or in NASRec's published one"
+    )
     parser.add_argument("--data", metavar="DIR", help="a prepared data set")
     parser.add_argument("--dense", type=int, metavar="I", help="without --data: number of dense columns")
     parser.add_argument("--fields", type=int, metavar="F", help="without --data: number of sparse columns")
-    parser.add_argument("--table-rows", type=int, default=10_000, metavar="N", help="without --data: rows of every table (default: 10000)")
+    parser.add_argument(
+        "--table-rows",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="without --data: rows of every table (default: 10000)",
+    )
     parser.add_argument("--width", type=int, default=16, metavar="D", help="embedding width (default: 16)")
     parser.add_argument("--no-layernorm", action="store_true", help="the form of NASRec's final training")
     add_json(parser)
@@ -38,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
     if args.data:
         schema = PreparedData.open(args.data).schema
     elif args.dense < 0 or args.fields < 1 or args.width < 1 or args.table_rows < 1:
-        raise ConfigError("--dense must not be negative; --fields, --width and --table-rows must be at least 1.")
+        raise ConfigError(
+            "--dense must not be negative; --fields, --width and --table-rows must be at least 1."
+        )
     else:
         schema = Schema.of_shape(args.dense, [args.table_rows] * args.fields)
     arch = load_arch(args.arch)
@@ -56,7 +66,15 @@ def run(args: argparse.Namespace) -> int:
         "live_blocks": cost.live_blocks,
     }
     if args.json:
-        print_json({**facts, "by_block": [{part.name: {"params": part.params, "macs": part.macs} for part in block.parts} for block in cost.blocks]})
+        print_json(
+            {
+                **facts,
+                "by_block": [
+                    {part.name: {"params": part.params, "macs": part.macs} for part in block.parts}
+                    for block in cost.blocks
+                ],
+            }
+        )
         return 0
     print(f"{arch.space}, {cost.live_blocks} of {len(arch.blocks)} blocks live, key {arch.key}")
     print(f"  parameters       {whole.params:>12,}  ({cost.params:,} live)")

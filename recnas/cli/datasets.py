@@ -1,8 +1,8 @@
 """The data sets recnas knows: list them, show one, or copy its recipe to edit.
 
-  recnas datasets
-  recnas datasets show criteo
-  recnas datasets cp csv my_recipe.yaml
+recnas datasets
+recnas datasets show criteo
+recnas datasets cp csv my_recipe.yaml
 """
 
 from __future__ import annotations
@@ -28,9 +28,17 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "list":
         recipes = {name: load_recipe(name) for name in shipped}
         if args.json:
-            print_json({name: {"title": r.title, "rows": r.expected_rows, "inputs": len(r.input_columns())} for name, r in recipes.items()})
+            print_json(
+                {
+                    name: {"title": r.title, "rows": r.expected_rows, "inputs": len(r.input_columns())}
+                    for name, r in recipes.items()
+                }
+            )
         else:
-            rows = [[name, f"{r.expected_rows:,}" if r.expected_rows else "-", r.title] for name, r in recipes.items()]
+            rows = [
+                [name, f"{r.expected_rows:,}" if r.expected_rows else "-", r.title]
+                for name, r in recipes.items()
+            ]
             text = table([[name, n] for name, n, _ in rows], ["data set", "rows"]).splitlines()
             print(text[0] + "  what it is\n" + text[1])
             for line, (_, _, title) in zip(text[2:], rows):

@@ -1,6 +1,6 @@
 """Say what a search would need here, in memory and minutes per phase, without starting it.
 
-  recnas forecast criteo/sigeo-sub-one-shot data=data/criteo
+recnas forecast criteo/sigeo-sub-one-shot data=data/criteo
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from recnas.cli.options import add_json, print_json, table
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", help="a YAML file, or the name of a shipped config")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings by dotted key")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes of one thread (default: all cores)")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="processes of one thread (default: all cores)"
+    )
     add_json(parser)
 
 
@@ -31,7 +33,14 @@ def run(args: argparse.Namespace) -> int:
         print_json(found.to_dict())
         return 0
     rows = [[p.name, p.what, duration(60 * p.minutes), human_bytes(p.bytes)] for p in found.phases]
-    print(table([*rows, ["all", "", duration(60 * found.minutes), human_bytes(found.peak_bytes)]], ["phase", "what", "time", "memory"]))
-    print(f"{found.workers} workers, {found.gflops:.0f} GFLOP/s per core, {human_bytes(found.available_bytes)} available; half or twice the time is possible")
+    print(
+        table(
+            [*rows, ["all", "", duration(60 * found.minutes), human_bytes(found.peak_bytes)]],
+            ["phase", "what", "time", "memory"],
+        )
+    )
+    print(
+        f"{found.workers} workers, {found.gflops:.0f} GFLOP/s per core, {human_bytes(found.available_bytes)} available; half or twice the time is possible"
+    )
     check_fits(found)
     return 0

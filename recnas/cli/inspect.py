@@ -1,7 +1,7 @@
 """Describe a prepared data set: rows, click rates, cardinalities, unknown ids, embedding memory.
 
-  recnas inspect data/criteo
-  recnas inspect data/criteo --verify --json
+recnas inspect data/criteo
+recnas inspect data/criteo --verify --json
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from recnas.cli.options import add_json, print_json, table
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DIR", help="a folder made by recnas prepare")
-    parser.add_argument("--width", type=int, default=16, metavar="D", help="embedding width for the memory figures (default: 16)")
+    parser.add_argument(
+        "--width",
+        type=int,
+        default=16,
+        metavar="D",
+        help="embedding width for the memory figures (default: 16)",
+    )
     parser.add_argument("--verify", action="store_true", help="check every file against its checksum")
     add_json(parser)
 
@@ -36,7 +42,10 @@ def run(args: argparse.Namespace) -> int:
         if args.verify:
             print("\nchecksums: all files are as they were written" if not damaged else "")
     if damaged:
-        print(f"recnas: {args.data} was changed after it was prepared: {'; '.join(damaged)}\n  -> Prepare it again.", file=sys.stderr)
+        print(
+            f"recnas: {args.data} was changed after it was prepared: {'; '.join(damaged)}\n  -> Prepare it again.",
+            file=sys.stderr,
+        )
         return 2
     return 0
 
@@ -44,8 +53,12 @@ def run(args: argparse.Namespace) -> int:
 def show(summary: dict[str, Any]) -> None:
     from recnas.progress import human_bytes
 
-    print(f"{summary['path']}: {summary['recipe']}, {summary['protocol']}, fingerprint {summary['fingerprint'][:16]}")
-    print(f"rows in {summary['rows_in']:,}, rejected {summary['rejects']:,}; dense inputs {len(summary['dense'])}, sparse inputs {len(summary['cardinality'])}\n")
+    print(
+        f"{summary['path']}: {summary['recipe']}, {summary['protocol']}, fingerprint {summary['fingerprint'][:16]}"
+    )
+    print(
+        f"rows in {summary['rows_in']:,}, rejected {summary['rejects']:,}; dense inputs {len(summary['dense'])}, sparse inputs {len(summary['cardinality'])}\n"
+    )
     rates = summary["click_rate"]
     rows = [[s, f"{n:,}", "-" if rates[s] is None else f"{rates[s]:.5f}"] for s, n in summary["rows"].items()]
     print(table(rows, ["split", "rows", "click rate"]))
@@ -65,4 +78,9 @@ def show(summary: dict[str, Any]) -> None:
         for name, size in summary["cardinality"].items()
     ]
     columns.append(["all", f"{total:,}", human_bytes(summary["embedding_bytes"]), "", "", "", ""])
-    print(table(columns, ["column", "table rows", f"memory at {width}", "missing", "unknown train", "valid", "test"]))
+    print(
+        table(
+            columns,
+            ["column", "table rows", f"memory at {width}", "missing", "unknown train", "valid", "test"],
+        )
+    )

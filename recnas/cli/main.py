@@ -41,7 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         command = shlex.join(["recnas", *argv])
-        print(f"\nrecnas: interrupted; what was finished is kept. Continue with:\n  {command}", file=sys.stderr)
+        print(
+            f"\nrecnas: interrupted; what was finished is kept. Continue with:\n  {command}", file=sys.stderr
+        )
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away (| head); nothing to tell it.
@@ -49,7 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except Exception:
         traceback.print_exc()
-        print("recnas: this is a fault of recnas, not yours. Please report it with the lines above.", file=sys.stderr)
+        print(
+            "recnas: this is a fault of recnas, not yours. Please report it with the lines above.",
+            file=sys.stderr,
+        )
         return EXIT_OURS
 
 
@@ -58,7 +63,9 @@ def _run(argv: list[str]) -> int:
         name = argv[0]
         module = importlib.import_module(f"recnas.cli.{name}")
         parser = argparse.ArgumentParser(
-            prog=f"recnas {name}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+            prog=f"recnas {name}",
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(parser)
         return int(module.run(parser.parse_intermixed_args(argv[1:])) or 0)

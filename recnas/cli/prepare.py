@@ -16,21 +16,71 @@ from recnas.cli.options import add_json, byte_size, count, print_json
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", help="name of a shipped recipe (recnas datasets) or path of a recipe file")
-    parser.add_argument("--raw", nargs="+", required=True, metavar="FILE", help="raw files or folders; .gz and .zst are read as they are")
+    parser.add_argument(
+        "--raw",
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="raw files or folders; .gz and .zst are read as they are",
+    )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for the prepared data")
-    parser.add_argument("--min-count", type=count, metavar="N", help="values seen less often in training become unknown (default: the recipe's)")
-    parser.add_argument("--cap", type=count, metavar="N", help="most rows per embedding table; the most frequent values stay")
-    parser.add_argument("--protocol", metavar="P", help="random-8-1-1, autoctr-8-1-1, time-last-day or index (default: the recipe's)")
-    parser.add_argument("--split-index", metavar="FILE", help="with --protocol index: one byte per raw row, 0 train, 1 valid, 2 test")
+    parser.add_argument(
+        "--min-count",
+        type=count,
+        metavar="N",
+        help="values seen less often in training become unknown (default: the recipe's)",
+    )
+    parser.add_argument(
+        "--cap", type=count, metavar="N", help="most rows per embedding table; the most frequent values stay"
+    )
+    parser.add_argument(
+        "--protocol",
+        metavar="P",
+        help="random-8-1-1, autoctr-8-1-1, time-last-day or index (default: the recipe's)",
+    )
+    parser.add_argument(
+        "--split-index",
+        metavar="FILE",
+        help="with --protocol index: one byte per raw row, 0 train, 1 valid, 2 test",
+    )
     parser.add_argument("--seed", type=int, default=2018, help="of the split (default: 2018)")
     parser.add_argument("--limit", type=count, metavar="ROWS", help="read only the first rows")
-    parser.add_argument("--with", dest="with_columns", nargs="+", default=[], metavar="COLUMN", help="optional columns of the recipe to keep")
-    parser.add_argument("--vocab-scope", choices=["train", "all"], default="train", help="rows that are counted; `all` leaks and is for repeating published work")
-    parser.add_argument("--on-error", choices=["stop", "skip"], default="stop", help="a bad row stops the job, or goes to rejects.tsv")
-    parser.add_argument("--side", nargs="+", default=[], metavar="FILE", help="side files that are not beside the raw file")
-    parser.add_argument("--no-parquet", action="store_true", help="leave out the Parquet copies for other tools")
-    parser.add_argument("--memory", type=byte_size, default=byte_size("2GB"), metavar="SIZE", help="memory to stay within (default: 2GB)")
-    parser.add_argument("--threads", type=int, metavar="N", help="(default: all cores); the result does not depend on it")
+    parser.add_argument(
+        "--with",
+        dest="with_columns",
+        nargs="+",
+        default=[],
+        metavar="COLUMN",
+        help="optional columns of the recipe to keep",
+    )
+    parser.add_argument(
+        "--vocab-scope",
+        choices=["train", "all"],
+        default="train",
+        help="rows that are counted; `all` leaks and is for repeating published work",
+    )
+    parser.add_argument(
+        "--on-error",
+        choices=["stop", "skip"],
+        default="stop",
+        help="a bad row stops the job, or goes to rejects.tsv",
+    )
+    parser.add_argument(
+        "--side", nargs="+", default=[], metavar="FILE", help="side files that are not beside the raw file"
+    )
+    parser.add_argument(
+        "--no-parquet", action="store_true", help="leave out the Parquet copies for other tools"
+    )
+    parser.add_argument(
+        "--memory",
+        type=byte_size,
+        default=byte_size("2GB"),
+        metavar="SIZE",
+        help="memory to stay within (default: 2GB)",
+    )
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="(default: all cores); the result does not depend on it"
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_json(parser)
 
@@ -54,7 +104,9 @@ def run(args: argparse.Namespace) -> int:
         parquet=not args.no_parquet,
     )
     progress = Progress(quiet=args.quiet)
-    data = prepare(args.recipe, args.raw, args.out, options, memory=args.memory, threads=args.threads, progress=progress)
+    data = prepare(
+        args.recipe, args.raw, args.out, options, memory=args.memory, threads=args.threads, progress=progress
+    )
     summary = data.summary()
     if args.json:
         print_json(summary)

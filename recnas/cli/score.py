@@ -18,13 +18,25 @@ from recnas.cli.options import table
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run directory of a warm-up")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="such as batches=8, batch_size=256, sigeo.loss=0")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="such as batches=8, batch_size=256, sigeo.loss=0"
+    )
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--archs", metavar="FILE.jsonl", help="one architecture per line, or lines that carry one as `arch`")
-    source.add_argument("--random", type=int, metavar="N", help="draw N architectures from the space of the run")
+    source.add_argument(
+        "--archs", metavar="FILE.jsonl", help="one architecture per line, or lines that carry one as `arch`"
+    )
+    source.add_argument(
+        "--random", type=int, metavar="N", help="draw N architectures from the space of the run"
+    )
     source.add_argument("--list", action="store_true", help="name the proxies and stop")
     parser.add_argument("--proxies", default="sigeo", metavar="a,b,c", help="which scores (default: sigeo)")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes of one thread (default: all cores)")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="processes of one thread (default: all cores)",
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", action="store_true", help="print one JSON line per architecture")
 
@@ -54,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
             print(json.dumps(result, allow_nan=False), flush=True)
         else:
             scores = result.get("scores", {})
-            shown = [f"{scores[name]['value']:.6g}" if name in scores else "failed" for name in settings.proxies]
+            shown = [
+                f"{scores[name]['value']:.6g}" if name in scores else "failed" for name in settings.proxies
+            ]
             rows.append([result["key"], *shown, f"{result['seconds']:.2f}"])
     if not args.json:
         print(table(rows, ["architecture", *settings.proxies, "seconds"]))

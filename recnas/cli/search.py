@@ -16,10 +16,22 @@ from recnas.cli.options import add_json, print_json
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", nargs="?", help="a YAML file, or the name of a shipped config")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings by dotted key, such as search.evolution.generations=50")
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="key=value",
+        help="settings by dotted key, such as search.evolution.generations=50",
+    )
     parser.add_argument("--out", metavar="RUN", help="run directory")
-    parser.add_argument("--resume", metavar="RUN", help="continue this run with the settings it was started with")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes of one thread (default: all cores); never changes the result")
+    parser.add_argument(
+        "--resume", metavar="RUN", help="continue this run with the settings it was started with"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes of one thread (default: all cores); never changes the result",
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_json(parser)
 
@@ -38,14 +50,18 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--workers must be at least 1.")
     if args.resume:
         if args.config or args.out:
-            raise ConfigError("--resume takes the settings from the run itself.", f"recnas search --resume {args.resume}")
+            raise ConfigError(
+                "--resume takes the settings from the run itself.", f"recnas search --resume {args.resume}"
+            )
         out = args.resume
         kept = RunDir.open(out)
         kept.check("search")
         config = SearchConfig.model_validate(kept.manifest()["config"])
     else:
         if not args.config or not args.out:
-            raise ConfigError("a config and --out are needed.", "recnas search synthetic/laptop --out runs/first")
+            raise ConfigError(
+                "a config and --out are needed.", "recnas search synthetic/laptop --out runs/first"
+            )
         out = args.out
         config = load_settings(SearchConfig, config_path(args.config), args.overrides)
     result = search(config, out, args.workers, Progress(quiet=args.quiet))

@@ -24,7 +24,12 @@ def config_path(name: str) -> Path:
     if Path(name).suffix in (".yaml", ".yml"):
         return Path(name)
     folder = resource_dir("configs")
-    raise missing_name("config", name, [str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.yaml")], "recnas configs")
+    raise missing_name(
+        "config",
+        name,
+        [str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.yaml")],
+        "recnas configs",
+    )
 
 
 def copy_file(source: Path, target: str | None, usage: str) -> None:
@@ -32,7 +37,9 @@ def copy_file(source: Path, target: str | None, usage: str) -> None:
         raise ConfigError("Where should the copy go?", usage)
     path = Path(target)
     if path.exists():
-        raise ConfigError(f"{path} exists already; it is not overwritten.", "Give another name, or remove it first.")
+        raise ConfigError(
+            f"{path} exists already; it is not overwritten.", "Give another name, or remove it first."
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(source.read_text())
     print(f"wrote {path}")

@@ -14,8 +14,15 @@ from recnas.cli.options import add_json, print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("arch", metavar="ARCH.json", help="in recnas's own format or in NASRec's published one")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="training settings, such as lr=0.1 or embeddings.cap=500000")
+    parser.add_argument(
+        "arch", metavar="ARCH.json", help="in recnas's own format or in NASRec's published one"
+    )
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="key=value",
+        help="training settings, such as lr=0.1 or embeddings.cap=500000",
+    )
     parser.add_argument("--data", required=True, metavar="DIR", help="a prepared data set")
     parser.add_argument("--out", required=True, metavar="RUN", help="run directory")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="how many trainings (default: 1)")
@@ -44,7 +51,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(result)
         return 0
-    print(f"{result['key']}: {result['params']:,} parameters, {result['macs']:,} multiply-adds per row, {len(result['seeds'])} seed(s)")
+    print(
+        f"{result['key']}: {result['params']:,} parameters, {result['macs']:,} multiply-adds per row, {len(result['seeds'])} seed(s)"
+    )
     for split in [split for split in ("valid", "test") if split in result]:
         parts = []
         for metric, found in result[split].items():

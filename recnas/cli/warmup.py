@@ -15,7 +15,9 @@ from recnas.cli.options import add_json, print_json
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", help="a YAML file, or the name of a shipped config")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings by dotted key, such as warmup.share=0.1")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="settings by dotted key, such as warmup.share=0.1"
+    )
     parser.add_argument("--out", required=True, metavar="RUN", help="run directory")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_json(parser)
@@ -33,10 +35,14 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(result)
         return 0
-    print(f"warmed up on {config.warmup.share:.2%} of the training rows: {result['steps']:,} steps in {duration(result['seconds'])}")
+    print(
+        f"warmed up on {config.warmup.share:.2%} of the training rows: {result['steps']:,} steps in {duration(result['seconds'])}"
+    )
     checked = result["valid_logloss_of_subnets"]
     if checked["archs"]:
         spread = f" ± {checked['std']:.5f}" if checked["std"] is not None else ""
-        print(f"validation log loss of {checked['archs']} random subnets with the shared weights: {checked['mean']:.5f}{spread}")
+        print(
+            f"validation log loss of {checked['archs']} random subnets with the shared weights: {checked['mean']:.5f}{spread}"
+        )
     print(f"supernet: {args.out}")
     return 0

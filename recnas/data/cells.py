@@ -42,7 +42,9 @@ class Cells(NamedTuple):
 _KEEP = np.array([0] + [(2**64 - 1) << (64 - 8 * n) & (2**64 - 1) for n in range(1, 9)], dtype=np.uint64)
 
 
-def _words_before(text: np.ndarray, end: np.ndarray, length: np.ndarray, flip: np.uint64) -> tuple[np.ndarray, np.ndarray]:
+def _words_before(
+    text: np.ndarray, end: np.ndarray, length: np.ndarray, flip: np.uint64
+) -> tuple[np.ndarray, np.ndarray]:
     """The 8 bytes that end at `end` as one word, xor `flip`, bytes before the cell set to 0; and the mask.
 
     Byte 0 of the word is the most significant character.
@@ -89,8 +91,14 @@ def parse_integers(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
         middle, bad_middle = _eight_digits(some.text, some.end - 8, np.clip(digits - 8, 0, 8))
         high, bad_high = _eight_digits(some.text, some.end - 16, np.clip(digits - 16, 0, 8))
         # 20 digits reach 2^64; more, or a carry past it, is not a 64-bit number.
-        too_long = (digits > 20) | (high > _U(1844)) | ((high == _U(1844)) & (middle * _U(10**8) + low > _U(6744073709551615)))
-        signed_overflow = negative & ((high > _U(922)) | ((high == _U(922)) & (middle * _U(10**8) + low > _U(3372036854775808))))
+        too_long = (
+            (digits > 20)
+            | (high > _U(1844))
+            | ((high == _U(1844)) & (middle * _U(10**8) + low > _U(6744073709551615)))
+        )
+        signed_overflow = negative & (
+            (high > _U(922)) | ((high == _U(922)) & (middle * _U(10**8) + low > _U(3372036854775808)))
+        )
         total = (high * _U(10**16) + middle * _U(10**8) + low).view(np.int64)
         value[special] = np.where(negative, -total, total).view(np.uint64)
         bad[special] = bad_low | bad_middle | bad_high | too_long | signed_overflow | (digits == 0)
@@ -180,7 +188,9 @@ def parse_strings(cells: Cells) -> tuple[StringKeys, np.ndarray]:
     np.cumsum(length, out=offsets[1:])
     index = np.repeat(cells.start - offsets[:-1], length) + np.arange(offsets[-1])
     packed = cells.text[index]
-    array = pa.Array.from_buffers(pa.large_binary(), len(length), [None, pa.py_buffer(offsets), pa.py_buffer(packed)])
+    array = pa.Array.from_buffers(
+        pa.large_binary(), len(length), [None, pa.py_buffer(offsets), pa.py_buffer(packed)]
+    )
     encoded = array.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     return string_keys(distinct, encoded.indices.to_numpy(zero_copy_only=False))

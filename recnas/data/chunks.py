@@ -30,7 +30,12 @@ class ChunkWriter:
     """Parses blocks of one data set into chunk files under `folder`."""
 
     def __init__(
-        self, folder: Path, recipe: Recipe, inputs: list[InputColumn], columns: tuple[str, ...], sides: dict[str, SideTable]
+        self,
+        folder: Path,
+        recipe: Recipe,
+        inputs: list[InputColumn],
+        columns: tuple[str, ...],
+        sides: dict[str, SideTable],
     ) -> None:
         self.folder = folder
         self.recipe = recipe
@@ -63,7 +68,9 @@ class ChunkWriter:
     def parquet_batch(self, file: int, block: int, batch: Any) -> ArrayFile:
         read, show = parquet_reader(batch)
         rows = np.arange(batch.num_rows)
-        return self._write(file, block, parse_rows(self.recipe, self.inputs, rows, len(rows), read, show, self.sides))
+        return self._write(
+            file, block, parse_rows(self.recipe, self.inputs, rows, len(rows), read, show, self.sides)
+        )
 
     def _write(self, file: int, block: int, chunk: Chunk) -> ArrayFile:
         arrays: dict[str, np.ndarray] = {"label": chunk.label}
@@ -100,7 +107,11 @@ def bad_lines(chunk: ArrayFile) -> list[BadLine]:
 
 
 def write_chunks(
-    writer: ChunkWriter, sources: list[Source], block_bytes: int, threads: int, on_chunk: Callable[[int, ArrayFile, int], bool]
+    writer: ChunkWriter,
+    sources: list[Source],
+    block_bytes: int,
+    threads: int,
+    on_chunk: Callable[[int, ArrayFile, int], bool],
 ) -> None:
     """Parse every block, calling `on_chunk(file, chunk, text_bytes)` in file order; False stops early."""
     with ThreadPoolExecutor(threads, thread_name_prefix="parse") as pool:
@@ -125,14 +136,21 @@ def _jobs(writer: ChunkWriter, file: int, source: Source, block_bytes: int) -> I
             yield _job(writer, file, block, partial(writer.text_block, file, block, text)), len(text)
     else:
         for block in range(-(-source.size // block_bytes)):
-            yield _job(writer, file, block, partial(_read_and_parse, writer, file, source, block, block_bytes)), min(block_bytes, source.size - block * block_bytes)
+            yield (
+                _job(writer, file, block, partial(_read_and_parse, writer, file, source, block, block_bytes)),
+                min(block_bytes, source.size - block * block_bytes),
+            )
 
 
-def _read_and_parse(writer: ChunkWriter, file: int, source: Source, block: int, block_bytes: int) -> ArrayFile:
+def _read_and_parse(
+    writer: ChunkWriter, file: int, source: Source, block: int, block_bytes: int
+) -> ArrayFile:
     return writer.text_block(file, block, block_at(source, block, block_bytes))
 
 
-def _job(writer: ChunkWriter, file: int, block: int, make: Callable[[], ArrayFile]) -> Callable[[], ArrayFile]:
+def _job(
+    writer: ChunkWriter, file: int, block: int, make: Callable[[], ArrayFile]
+) -> Callable[[], ArrayFile]:
     return lambda: writer.finished(file, block) or make()
 
 
@@ -167,7 +185,8 @@ def resolve_columns(recipe: Recipe, source: Source) -> tuple[str, ...]:
         raise DataError(
             f"{source.path} line 1: the header is not the one of {recipe.name}. Expected "
             f"{', '.join(recipe.columns[:6])}, ...; found {', '.join(cells[:6])}{', ...' if len(cells) > 6 else ''}.",
-            _other_recipe_hint(first, recipe) or "Check that --raw names the right file; a missing header line must be put back.",
+            _other_recipe_hint(first, recipe)
+            or "Check that --raw names the right file; a missing header line must be put back.",
         )
     absent = [name for name in recipe.sources() if name not in cells]
     if absent:
@@ -189,7 +208,8 @@ def _check_first_row(recipe: Recipe, source: Source, cells: list[str]) -> None:
     hint = _other_recipe_hint(_first_line(source), recipe)
     if len(cells) != expected and hint:
         raise DataError(
-            f"{source.path} line 1 has {len(cells)} fields separated by {recipe.separator!r}; {recipe.name} has {expected}.", hint
+            f"{source.path} line 1 has {len(cells)} fields separated by {recipe.separator!r}; {recipe.name} has {expected}.",
+            hint,
         )
 
 

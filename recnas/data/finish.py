@@ -39,20 +39,35 @@ class Finisher:
         self.schema = schema
         self.threads, self.progress = threads, progress
 
-    def run(self, plan: dict[str, Any], facts: dict[str, Any], entries: list[dict[str, Any]], sources: list[Source], parquet: bool) -> None:
+    def run(
+        self,
+        plan: dict[str, Any],
+        facts: dict[str, Any],
+        entries: list[dict[str, Any]],
+        sources: list[Source],
+        parquet: bool,
+    ) -> None:
         rows = np.sum([entry["rows"] for entry in entries], axis=0).tolist()
         with ThreadPoolExecutor(self.threads, thread_name_prefix="finish") as pool:
             self.progress.phase("finish", None, "files")
             # The large source first: it takes longest and needs one thread only.
             digests = [pool.submit(sha256_file, source.path) for source in sources]
-            exchange = [pool.submit(self._write_parquet, split, count) for split, count in zip(SPLITS, rows) if parquet and count]
+            exchange = [
+                pool.submit(self._write_parquet, split, count)
+                for split, count in zip(SPLITS, rows)
+                if parquet and count
+            ]
             checks = {name: pool.submit(sha256_file, self.done / name) for name in self._array_files()}
             for future in exchange:
                 future.result()
                 self.progress.advance(1)
             write_json(self.done / "schema.json", self.schema.to_dict())
-            names = sorted(str(file.relative_to(self.done)) for file in self.done.rglob("*") if file.is_file())
-            others = {name: pool.submit(sha256_file, self.done / name) for name in names if name not in checks}
+            names = sorted(
+                str(file.relative_to(self.done)) for file in self.done.rglob("*") if file.is_file()
+            )
+            others = {
+                name: pool.submit(sha256_file, self.done / name) for name in names if name not in checks
+            }
             checksums = {name: future.result() for name, future in sorted({**checks, **others}.items())}
             source_sums = [future.result() for future in digests]
         manifest = {
@@ -61,7 +76,9 @@ class Finisher:
             **facts,
             **self._summary(entries, rows),
             "options": plan,
-            "sources": [{**source.identity(), "sha256": digest} for source, digest in zip(sources, source_sums)],
+            "sources": [
+                {**source.identity(), "sha256": digest} for source, digest in zip(sources, source_sums)
+            ],
             "checksums": checksums,
             "versions": versions(),
         }
@@ -79,7 +96,10 @@ class Finisher:
 
     def _fingerprint(self, checksums: dict[str, str]) -> str:
         """Of what a model sees: the arrays and the schema. Parquet bytes depend on the writer's version."""
-        content = {"schema": self.schema.to_dict(), "arrays": {name: checksums[name] for name in self._array_files()}}
+        content = {
+            "schema": self.schema.to_dict(),
+            "arrays": {name: checksums[name] for name in self._array_files()},
+        }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def _summary(self, entries: list[dict[str, Any]], rows: list[int]) -> dict[str, Any]:
@@ -90,7 +110,9 @@ class Finisher:
         clicks = [sum(entry["splits"][s]["clicks"] for entry in entries) for s in range(len(SPLITS))]
         return {
             "rows": dict(zip(SPLITS, rows)),
-            "click_rate": {split: (clicks[s] / rows[s] if rows[s] else None) for s, split in enumerate(SPLITS)},
+            "click_rate": {
+                split: (clicks[s] / rows[s] if rows[s] else None) for s, split in enumerate(SPLITS)
+            },
             "cardinality": {column.name: column.rows for column in self.schema.sparse},
             "unknown": {split: dict(zip(names, total(s, "unknown"))) for s, split in enumerate(SPLITS)},
             "missing": {split: dict(zip(names, total(s, "missing"))) for s, split in enumerate(SPLITS)},
@@ -102,14 +124,27 @@ class Finisher:
         fields += [(column.name, pa.int32()) for column in self.schema.sparse]
         schema = pa.schema(fields)
         # Read, not mapped: the pages of a map would count as this process's memory.
-        blocks = [read_blocks(self.done, split, name, rows, self.schema, _PARQUET_ROWS) for name in ("label", "dense", "ids")]
-        with pq.ParquetWriter(self.done / f"{split}.parquet", schema, compression="lz4", use_dictionary=False, write_statistics=False) as writer:
+        blocks = [
+            read_blocks(self.done, split, name, rows, self.schema, _PARQUET_ROWS)
+            for name in ("label", "dense", "ids")
+        ]
+        with pq.ParquetWriter(
+            self.done / f"{split}.parquet",
+            schema,
+            compression="lz4",
+            use_dictionary=False,
+            write_statistics=False,
+        ) as writer:
             for label, dense, ids in zip(*blocks):
                 columns = [label, *np.ascontiguousarray(dense.T), *np.ascontiguousarray(ids.T)]
-                writer.write_table(pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema))
+                writer.write_table(
+                    pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema)
+                )
 
 
-def write_rejects(folder: Path, sources: list[Source], chunks: list[ArrayFile], header: bool, rows_in: int) -> None:
+def write_rejects(
+    folder: Path, sources: list[Source], chunks: list[ArrayFile], header: bool, rows_in: int
+) -> None:
     """`rejects.tsv`: every row that was left out, where it stood, and why."""
     lines_before: dict[int, int] = {}
     seen = 0
@@ -122,6 +157,8 @@ def write_rejects(folder: Path, sources: list[Source], chunks: list[ArrayFile], 
                 if seen + fault.line < rows_in:
                     number = before + fault.line + 1 + (1 if header else 0)
                     text = fault.text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
-                    out.write(f"{sources[file].path.name}\t{number}\t{fault.column}\t{fault.reason}\t{text}\n")
+                    out.write(
+                        f"{sources[file].path.name}\t{number}\t{fault.column}\t{fault.reason}\t{text}\n"
+                    )
             lines_before[file] = before + chunk.facts["lines"]
             seen += chunk.facts["lines"]

@@ -40,11 +40,17 @@ def load_side_table(join: Join, path: Path, separator: str, block_bytes: int = 8
         table = split_lines(block, separator, len(join.columns) + 1)
         parsed = [parse_integers(table.cells(i)) for i in range(len(join.columns) + 1)]
         for fault in table.bad[:1]:
-            raise DataError(f"{path} line {seen + fault.line + 1}: {fault.reason}.", "Check that --side names the right file.")
+            raise DataError(
+                f"{path} line {seen + fault.line + 1}: {fault.reason}.",
+                "Check that --side names the right file.",
+            )
         for name, (_, bad) in zip((join.key, *join.columns), parsed):
             if bad.any():
                 row = int(np.flatnonzero(bad)[0])
-                raise DataError(f"{path} line {seen + row + 1}: {name} is not an integer.", "Check that --side names the right file.")
+                raise DataError(
+                    f"{path} line {seen + row + 1}: {name} is not an integer.",
+                    "Check that --side names the right file.",
+                )
         keys.append(parsed[0][0])
         for store, (values, _) in zip(columns, parsed[1:]):
             if len(values) and (values.min() < -128 or values.max() > 32767):
@@ -57,4 +63,6 @@ def load_side_table(join: Join, path: Path, separator: str, block_bytes: int = 8
     if len(all_keys) > 1 and bool((all_keys[1:] == all_keys[:-1]).any()):
         twice = int(all_keys[:-1][all_keys[1:] == all_keys[:-1]][0])
         raise DataError(f"{path} has the key {twice} more than once.", "Each key must stand on one line.")
-    return SideTable(all_keys, [np.concatenate(store)[order] if store else np.zeros(0, np.int16) for store in columns])
+    return SideTable(
+        all_keys, [np.concatenate(store)[order] if store else np.zeros(0, np.int16) for store in columns]
+    )

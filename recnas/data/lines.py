@@ -103,7 +103,9 @@ def _without_quotes(block: bytes, separator: str) -> tuple[bytes, dict[int, str]
     for number, line in enumerate(block.removesuffix(b"\n").split(b"\n")):
         if b'"' in line:
             try:
-                cells = next(csv.reader([line.decode("utf-8", "surrogateescape")], delimiter=separator, strict=True))
+                cells = next(
+                    csv.reader([line.decode("utf-8", "surrogateescape")], delimiter=separator, strict=True)
+                )
             except (csv.Error, StopIteration):
                 bad[number] = "a quote that does not close on its line"
             else:

@@ -56,16 +56,23 @@ class BatchLoader:
         prefetch: int = 0,
     ) -> None:
         if batch_size < 1 or not 0 <= rank < world:
-            raise ConfigError(f"batch_size must be at least 1 and rank below world (got {batch_size}, {rank}, {world}).")
+            raise ConfigError(
+                f"batch_size must be at least 1 and rank below world (got {batch_size}, {rank}, {world})."
+            )
         self.rows = data.rows(split) if rows is None else min(rows, data.rows(split))
         if self.rows == 0:
-            raise DataError(f"The split {split} of {data.path} has no rows.", "Prepare more rows, or use another --protocol.")
+            raise DataError(
+                f"The split {split} of {data.path} has no rows.",
+                "Prepare more rows, or use another --protocol.",
+            )
         self.data, self.split = data, split
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
         self.rank, self.world, self.drop_last = rank, world, drop_last
         self.pin_memory, self.prefetch = pin_memory, prefetch
         # Plain arrays over the maps: slicing the memmap subclass costs several microseconds each time.
-        self._dense, self._ids, self._label = (np.asarray(data.array(split, name)) for name in ("dense", "ids", "label"))
+        self._dense, self._ids, self._label = (
+            np.asarray(data.array(split, name)) for name in ("dense", "ids", "label")
+        )
         self._epoch = 0
         self._batch = 0  # of this worker, within the epoch
 
@@ -127,7 +134,8 @@ class _ShuffledOrder:
         # The same memory for every pool, so that it stays in the cache.
         self.pools = [np.empty((POOL_ROWS, *array.shape[1:]), dtype=array.dtype) for array in arrays]
         self.block_copies = [
-            (_as_values(array[:whole], BLOCK_ROWS), _as_values(pool, BLOCK_ROWS)) for array, pool in zip(arrays, self.pools)
+            (_as_values(array[:whole], BLOCK_ROWS), _as_values(pool, BLOCK_ROWS))
+            for array, pool in zip(arrays, self.pools)
         ]
         self.row_values = [_as_values(pool, 1) for pool in self.pools]
         self.number = -1
@@ -143,7 +151,11 @@ class _ShuffledOrder:
             order = self.order[start - number * POOL_ROWS : end - number * POOL_ROWS]
             parts.append([self._rows(k, order) for k in range(len(self.pools))])
             start = end
-        return _batch(*parts[0]) if len(parts) == 1 else _batch(*(np.concatenate(arrays) for arrays in zip(*parts)))
+        return (
+            _batch(*parts[0])
+            if len(parts) == 1
+            else _batch(*(np.concatenate(arrays) for arrays in zip(*parts)))
+        )
 
     def _rows(self, k: int, order: np.ndarray) -> np.ndarray:
         pool, values = self.pools[k], self.row_values[k]

@@ -16,12 +16,17 @@ from recnas.data.sources import Source
 from recnas.errors import DataError
 
 
-def parquet_batches(source: Source, recipe: Recipe, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+def parquet_batches(
+    source: Source, recipe: Recipe, columns: list[str], rows: int
+) -> Iterator[pa.RecordBatch]:
     """The needed columns, `rows` at a time."""
     try:
         file = pq.ParquetFile(source.path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{source.path} is not a Parquet file: {error}.", "Set `format: text` in the recipe for text files.") from None
+        raise DataError(
+            f"{source.path} is not a Parquet file: {error}.",
+            "Set `format: text` in the recipe for text files.",
+        ) from None
     absent = sorted(set(columns) - set(file.schema_arrow.names))
     if absent:
         raise DataError(
@@ -64,7 +69,11 @@ def parquet_reader(batch: pa.RecordBatch) -> tuple[ReadColumn, ShowCell]:
 
 
 def _STRING(array: pa.Array, missing: np.ndarray) -> Typed:
-    text = array if pa.types.is_string(array.type) or pa.types.is_large_string(array.type) else array.cast(pa.string())
+    text = (
+        array
+        if pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+        else array.cast(pa.string())
+    )
     encoded = pc.fill_null(text, "").dictionary_encode()
     distinct = [value.encode() for value in encoded.dictionary.to_pylist()]
     strings, bad = string_keys(distinct, encoded.indices.to_numpy(zero_copy_only=False))
@@ -79,7 +88,9 @@ def _integers(array: pa.Array, missing: np.ndarray) -> Typed:
     if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
         return numbers._replace(values=pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False))
     whole = numbers.values == np.floor(numbers.values)
-    return numbers._replace(values=np.where(whole, numbers.values, 0).astype(np.int64), bad=numbers.bad | ~whole)
+    return numbers._replace(
+        values=np.where(whole, numbers.values, 0).astype(np.int64), bad=numbers.bad | ~whole
+    )
 
 
 def _numbers(array: pa.Array, missing: np.ndarray) -> Typed:

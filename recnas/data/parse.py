@@ -53,7 +53,9 @@ _PARSERS = {"hex": parse_hex, "int": parse_integers, "number": parse_numbers}
 _TILE_CELLS = 24_576  # cells parsed at a time: their words stay in the second-level cache
 
 
-def text_reader(table: LineTable, names: tuple[str, ...], recipe: Recipe, inputs: list[InputColumn]) -> tuple[ReadColumn, ShowCell]:
+def text_reader(
+    table: LineTable, names: tuple[str, ...], recipe: Recipe, inputs: list[InputColumn]
+) -> tuple[ReadColumn, ShowCell]:
     """Read columns of a block of text by name.
 
     All columns of a kind are parsed together, a tile of rows at a time, because cells of one line lie
@@ -100,14 +102,18 @@ def _parse_group(
     values = np.empty((k, n), dtype={"hex": np.uint64, "int": np.int64, "number": np.float64}[kind])
     bad = np.empty((k, n), dtype=bool)
     missing = np.empty((k, n), dtype=bool)
-    together: slice | list[int] = slice(columns[0], columns[-1] + 1) if columns[-1] - columns[0] == k - 1 else columns
+    together: slice | list[int] = (
+        slice(columns[0], columns[-1] + 1) if columns[-1] - columns[0] == k - 1 else columns
+    )
     step = max(256, _TILE_CELLS // k)
     for first in range(0, n, step):
         rows = slice(first, first + step)
         cells = table.cells(together, rows)
         if suffix:
             cells = _cut_suffix(cells, suffix.encode())
-        tile_values, tile_bad = _PARSERS[kind](Cells(cells.text, cells.start, np.maximum(cells.start, cells.end)))
+        tile_values, tile_bad = _PARSERS[kind](
+            Cells(cells.text, cells.start, np.maximum(cells.start, cells.end))
+        )
         empty = cells.start == cells.end
         tile_bad &= ~empty
         if suffix:
@@ -122,7 +128,11 @@ def _cut_suffix(cells: Cells, suffix: bytes) -> Cells:
     matches = end >= cells.start
     for i, byte in enumerate(suffix):
         matches &= cells.text[np.maximum(end + i, 0)] == byte
-    return Cells(cells.text, cells.start, np.where(matches, end, np.where(cells.start == cells.end, cells.end, cells.start - 1)))
+    return Cells(
+        cells.text,
+        cells.start,
+        np.where(matches, end, np.where(cells.start == cells.end, cells.end, cells.start - 1)),
+    )
 
 
 def _equals(values: np.ndarray, text: str, kind: str) -> np.ndarray:
@@ -162,7 +172,9 @@ def parse_rows(
         chunk.time = _day_number(np.where(hour.bad, 0, hour.values))
     for column in inputs:
         typed = read(column.source, column.kind, column)
-        wanted = {"number": "a number", "int": "an integer", "hex": "hexadecimal", "string": "valid UTF-8"}[column.kind]
+        wanted = {"number": "a number", "int": "an integer", "hex": "hexadecimal", "string": "valid UTF-8"}[
+            column.kind
+        ]
         note(typed.bad, column.source, f"not {wanted}")
         values, missing = typed.values, typed.missing
         if column.is_dense:

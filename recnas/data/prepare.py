@@ -66,7 +66,9 @@ class PrepareOptions:
         unknown = [name for name in self.with_columns if name not in recipe.optional_names()]
         if unknown:
             known = ", ".join(recipe.optional_names()) or "none"
-            faults.append(f"--with {', '.join(unknown)}: {recipe.name} has no such optional column (it has: {known})")
+            faults.append(
+                f"--with {', '.join(unknown)}: {recipe.name} has no such optional column (it has: {known})"
+            )
         if faults:
             raise ConfigError("The options do not fit:\n" + "\n".join(f"  - {fault}" for fault in faults))
 
@@ -107,13 +109,24 @@ def prepare(
         if finished is not None:
             finished.check_options(plan)
             return finished
-        job = _Preparation(recipe, options, protocol, sources, out, plan, memory, threads or os.cpu_count() or 1, progress or Progress(quiet=True))
+        job = _Preparation(
+            recipe,
+            options,
+            protocol,
+            sources,
+            out,
+            plan,
+            memory,
+            threads or os.cpu_count() or 1,
+            progress or Progress(quiet=True),
+        )
         try:
             return job.run()
         except OSError as error:
             if error.errno == 28:
                 raise DataError(
-                    f"The disk that holds {out} is full.", "Free some space and run the same command again: finished pieces are kept."
+                    f"The disk that holds {out} is full.",
+                    "Free some space and run the same command again: finished pieces are kept.",
                 ) from None
             raise
 
@@ -161,7 +174,10 @@ class _Preparation:
         found = [resolve_columns(self.recipe, source) for source in self.sources]
         for source, columns in zip(self.sources, found):
             if columns != found[0]:
-                raise DataError(f"{source.path} has other columns than {self.sources[0].path}.", "Prepare them one by one, or make their headers equal.")
+                raise DataError(
+                    f"{source.path} has other columns than {self.sources[0].path}.",
+                    "Prepare them one by one, or make their headers equal.",
+                )
         return found[0]
 
     def _open_work(self) -> None:
@@ -170,7 +186,9 @@ class _Preparation:
         if path.exists():
             earlier = json.loads(path.read_text())
             self.block_bytes = earlier.pop("block_bytes")
-            different = [name for name in self.plan if earlier.get(name) != json.loads(json.dumps(self.plan[name]))]
+            different = [
+                name for name in self.plan if earlier.get(name) != json.loads(json.dumps(self.plan[name]))
+            ]
             if different:
                 raise DataError(
                     f"{self.out} holds an unfinished preparation with another {', '.join(different)}.",
@@ -184,7 +202,10 @@ class _Preparation:
         self._check_disk()
 
     def _check_disk(self) -> None:
-        size = sum(source.size * (5 if source.compression or self.recipe.format == "parquet" else 1) for source in self.sources)
+        size = sum(
+            source.size * (5 if source.compression or self.recipe.format == "parquet" else 1)
+            for source in self.sources
+        )
         if self.options.limit:
             size = min(size, self.options.limit * 300)
         written = sum(file.stat().st_size for file in self.work.rglob("*") if file.is_file())
@@ -200,7 +221,11 @@ class _Preparation:
     def _sides(self) -> dict[str, SideTable]:
         tables = {}
         for join in self.recipe.joins:
-            given = [Path(path) for path in self.options.side if Path(path).name.startswith(join.file.split(".")[0])]
+            given = [
+                Path(path)
+                for path in self.options.side
+                if Path(path).name.startswith(join.file.split(".")[0])
+            ]
             beside = self.sources[0].path.parent / join.file
             path = given[0] if given else beside
             if not path.exists():
@@ -213,7 +238,11 @@ class _Preparation:
 
     def _parse(self, columns: tuple[str, ...]) -> _State:
         writer = ChunkWriter(self.work / "chunks", self.recipe, self.inputs, columns, self._sides())
-        self.progress.phase("parse", sum(source.size for source in self.sources) / 1e6 if not self.sources[0].compression else None, "MB")
+        self.progress.phase(
+            "parse",
+            sum(source.size for source in self.sources) / 1e6 if not self.sources[0].compression else None,
+            "MB",
+        )
         state = _State()
         limit = self.options.limit
         lines_of_file: dict[int, int] = {}
@@ -237,7 +266,9 @@ class _Preparation:
         if limit is not None:
             state.rows_in = min(state.rows_in, limit)
         if state.rows_in == 0:
-            raise DataError(f"{self.sources[0].path} has no rows.", "Was the download or copy cut short? Fetch it again.")
+            raise DataError(
+                f"{self.sources[0].path} has no rows.", "Was the download or copy cut short? Fetch it again."
+            )
         if state.rejects == state.rows_in:
             raise DataError(
                 f"All {state.rows_in:,} rows were rejected; the first because: {bad_lines(state.chunks[0])[0].reason}.",
@@ -274,11 +305,15 @@ class _Preparation:
             raise DataError("No row fell into the training split.", "Give more rows, or another --protocol.")
         return splits
 
-    def _count(self, chunks: list[ArrayFile], splits: list[np.ndarray]) -> tuple[dict[str, IdTable], tuple[SparseField, ...]]:
+    def _count(
+        self, chunks: list[ArrayFile], splits: list[np.ndarray]
+    ) -> tuple[dict[str, IdTable], tuple[SparseField, ...]]:
         """Vocabulary of every sparse column, counted on the training rows, a column per thread."""
         sparse = [column for column in self.inputs if not column.is_dense]
         self.progress.phase("count", len(sparse), "columns")
-        chosen = [slice(0, len(split)) if self.options.vocab_scope == "all" else split == TRAIN for split in splits]
+        chosen = [
+            slice(0, len(split)) if self.options.vocab_scope == "all" else split == TRAIN for split in splits
+        ]
         total = sum(int(mask.sum()) if isinstance(mask, np.ndarray) else mask.stop for mask in chosen)
         budget = self.memory // 4 // self.threads
         (self.work / "done" / "vocab").mkdir(parents=True, exist_ok=True)
@@ -298,7 +333,14 @@ class _Preparation:
             keys, counts = count_keys(pieces, total, budget)
             minimum = self.options.min_count or column.min_count or self.recipe.min_count
             keys, counts = keep_frequent(keys, counts, minimum, self.options.cap)
-            write_vocabulary(self.work / "done" / "vocab" / f"{column.name}.parquet", column.kind, keys, counts, chunks, column.name)
+            write_vocabulary(
+                self.work / "done" / "vocab" / f"{column.name}.parquet",
+                column.kind,
+                keys,
+                counts,
+                chunks,
+                column.name,
+            )
             return keys
 
         tables = {}
@@ -317,14 +359,17 @@ class _Preparation:
         files = SplitFiles.allocate(self.work / "done", sizes, len(dense), len(tables))
         try:
             encoder = Encoder(files, [column.name for column in dense], tables)
-            entries = encode_chunks(encoder, chunks, splits, self.work / "encoded.jsonl", self.threads, self.progress.advance)
+            entries = encode_chunks(
+                encoder, chunks, splits, self.work / "encoded.jsonl", self.threads, self.progress.advance
+            )
         finally:
             files.close()
         names = Schema(tuple(DenseField(column.name) for column in dense), ())
         blocks = read_blocks(self.work / "done", "train", "dense", sizes[TRAIN], names, MOMENT_ROWS)
         mean, std = dense_moments(blocks, len(dense))
         return entries, tuple(
-            DenseField(column.name, column.transform, float(m), float(s)) for column, m, s in zip(dense, mean, std)
+            DenseField(column.name, column.transform, float(m), float(s))
+            for column, m, s in zip(dense, mean, std)
         )
 
 

@@ -1,10 +1,10 @@
 """A prepared data set on disk: open it, check it, describe it.
 
-    manifest.json   fingerprint, options, counts, checksums; present only when everything else is
-    schema.json     the model inputs
-    vocab/          one Parquet file per sparse column
-    train|valid|test/   dense.f32 [N, I], ids.i32 [N, F], label.i8 [N], row-major, memory-mapped
-    train|valid|test.parquet   the same rows for other tools
+manifest.json   fingerprint, options, counts, checksums; present only when everything else is
+schema.json     the model inputs
+vocab/          one Parquet file per sparse column
+train|valid|test/   dense.f32 [N, I], ids.i32 [N, F], label.i8 [N], row-major, memory-mapped
+train|valid|test.parquet   the same rows for other tools
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ MANIFEST = "manifest.json"
 _FILES = {"dense": ("dense.f32", "<f4"), "ids": ("ids.i32", "<i4"), "label": ("label.i8", "<i1")}
 
 
-def prepared_options(recipe: Recipe, options: PrepareOptions, protocol: str, sources: list[Source]) -> dict[str, Any]:
+def prepared_options(
+    recipe: Recipe, options: PrepareOptions, protocol: str, sources: list[Source]
+) -> dict[str, Any]:
     """What decides the content of a prepared folder; two folders with equal options are equal."""
     chosen = {name: value for name, value in asdict(options).items() if name not in ("side", "protocol")}
     chosen["with_columns"] = list(options.with_columns)
@@ -53,7 +55,9 @@ def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) 
     try:
         size = path.stat().st_size
     except FileNotFoundError:
-        raise DataError(f"{path} is missing.", f"Prepare the data again, or restore the folder {folder}.") from None
+        raise DataError(
+            f"{path} is missing.", f"Prepare the data again, or restore the folder {folder}."
+        ) from None
     if size != expected:
         raise DataError(
             f"{path} has {size:,} bytes, but the manifest's {rows:,} rows need {expected:,}.",
@@ -63,7 +67,9 @@ def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) 
     return np.memmap(path, dtype=dtype, mode="c", shape=shape)
 
 
-def read_blocks(folder: Path, split: str, array: str, rows: int, schema: Schema, size: int) -> Iterator[np.ndarray]:
+def read_blocks(
+    folder: Path, split: str, array: str, rows: int, schema: Schema, size: int
+) -> Iterator[np.ndarray]:
     """The rows of one array, `size` at a time, by plain reads."""
     name, dtype = _FILES[array]
     width = {"dense": schema.n_dense, "ids": schema.n_sparse, "label": 1}[array]
@@ -95,10 +101,18 @@ class PreparedData:
             manifest = json.loads((path / MANIFEST).read_text())
             schema = Schema.from_dict(json.loads((path / "schema.json").read_text()))
         except FileNotFoundError as error:
-            what = "was not finished" if (path / ".work").exists() else f"is not a prepared data set: {Path(error.filename).name} is missing"
-            raise DataError(f"{path} {what}.", f"Prepare it: recnas prepare RECIPE --raw FILE --out {path}") from None
+            what = (
+                "was not finished"
+                if (path / ".work").exists()
+                else f"is not a prepared data set: {Path(error.filename).name} is missing"
+            )
+            raise DataError(
+                f"{path} {what}.", f"Prepare it: recnas prepare RECIPE --raw FILE --out {path}"
+            ) from None
         except (ValueError, KeyError, TypeError):
-            raise DataError(f"{path} is damaged: manifest.json or schema.json cannot be read.", "Prepare it again.") from None
+            raise DataError(
+                f"{path} is damaged: manifest.json or schema.json cannot be read.", "Prepare it again."
+            ) from None
         if manifest.get("format") != FORMAT or "fingerprint" not in manifest:
             raise DataError(
                 f"{path} was prepared by another version of recnas, or its manifest.json belongs to something else.",
@@ -120,7 +134,11 @@ class PreparedData:
     def check_options(self, wanted: dict[str, Any]) -> None:
         """Refuse to pass off a data set prepared with other options as the one asked for."""
         earlier = self.manifest["options"]
-        different = [f"{name} was {earlier.get(name)!r}, now {value!r}" for name, value in json.loads(json.dumps(wanted)).items() if earlier.get(name) != value]
+        different = [
+            f"{name} was {earlier.get(name)!r}, now {value!r}"
+            for name, value in json.loads(json.dumps(wanted)).items()
+            if earlier.get(name) != value
+        ]
         if different:
             raise DataError(
                 f"{self.path} was prepared with other options: {'; '.join(_short(line) for line in different)}.",
@@ -156,10 +174,12 @@ class PreparedData:
             "dense": [field.name for field in self.schema.dense],
             "cardinality": manifest["cardinality"],
             "unknown_share": {
-                split: {name: count / cells[split] for name, count in columns.items()} for split, columns in manifest["unknown"].items()
+                split: {name: count / cells[split] for name, count in columns.items()}
+                for split, columns in manifest["unknown"].items()
             },
             "missing_share": {
-                split: {name: count / cells[split] for name, count in columns.items()} for split, columns in manifest["missing"].items()
+                split: {name: count / cells[split] for name, count in columns.items()}
+                for split, columns in manifest["missing"].items()
             },
             "embedding_width": width,
             "embedding_bytes": self.schema.embedding_bytes(width),

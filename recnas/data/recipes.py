@@ -129,7 +129,7 @@ class Recipe(Settings):
     @field_validator("separator")
     @classmethod
     def _one_character(cls, value: str) -> str:
-        if len(value) != 1 or not value.isascii() or value in "\r\n\"":
+        if len(value) != 1 or not value.isascii() or value in '\r\n"':
             raise ValueError("must be one ASCII character, such as ',' or '\\t'")
         return value
 
@@ -151,17 +151,32 @@ class Recipe(Settings):
         """All model inputs in order, dense first. `with_optional` names optional columns to keep."""
 
         def kept(group: DenseGroup | SparseGroup, name: str) -> bool:
-            return not group.optional or with_optional is True or (isinstance(with_optional, tuple) and name in with_optional)
+            return (
+                not group.optional
+                or with_optional is True
+                or (isinstance(with_optional, tuple) and name in with_optional)
+            )
 
         found: list[InputColumn] = []
         for dense in self.dense:
             found += [
-                InputColumn(name=name, source=name, kind="number", transform=dense.transform, fill=dense.fill, missing=dense.missing)
+                InputColumn(
+                    name=name,
+                    source=name,
+                    kind="number",
+                    transform=dense.transform,
+                    fill=dense.fill,
+                    missing=dense.missing,
+                )
                 for name in dense.columns
                 if kept(dense, name)
             ]
         for group in self.sparse:
-            common: dict[str, Any] = {"missing": group.missing, "min_count": group.min_count, "suffix": group.suffix}
+            common: dict[str, Any] = {
+                "missing": group.missing,
+                "min_count": group.min_count,
+                "suffix": group.suffix,
+            }
             for name in group.columns:
                 if not kept(group, name):
                     continue
@@ -174,7 +189,9 @@ class Recipe(Settings):
                     found.append(InputColumn(name=name, source=name, kind=group.kind, **common))
         for join in self.joins:
             found += [
-                InputColumn(name=name, source=join.key, kind="int", join=join.file, join_column=i, min_count=1)
+                InputColumn(
+                    name=name, source=join.key, kind="int", join=join.file, join_column=i, min_count=1
+                )
                 for i, name in enumerate(join.columns)
             ]
         return found

@@ -44,9 +44,13 @@ def find_sources(paths: list[Path]) -> list[Source]:
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith(_SKIPPED_NAMES))
+            inside = sorted(
+                p for p in path.iterdir() if p.is_file() and not p.name.startswith(_SKIPPED_NAMES)
+            )
             if not inside:
-                raise DataError(f"The folder {path} has no files in it.", "Give the folder that holds the raw files.")
+                raise DataError(
+                    f"The folder {path} has no files in it.", "Give the folder that holds the raw files."
+                )
             files += inside
         elif path.exists():
             files.append(path)

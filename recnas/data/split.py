@@ -1,11 +1,11 @@
 """Which rows are train, valid and test: named protocols, decided by arithmetic on the row number.
 
-    random-8-1-1    each row by a hash of (seed, row): no state, any order, any number of threads
-    autoctr-8-1-1   the same, balanced exactly within clicks and within non-clicks (ten folds, 8/1/1),
-                    as AutoCTR, NASRec and BARS do. Their rows depend on the version of scikit-learn
-                    they used; to repeat those, give the split itself with --split-index
-    time-last-day   the last day is test, the day before is valid, the rest is train
-    index           from a file: one byte per row, 0 train, 1 valid, 2 test
+random-8-1-1    each row by a hash of (seed, row): no state, any order, any number of threads
+autoctr-8-1-1   the same, balanced exactly within clicks and within non-clicks (ten folds, 8/1/1),
+                as AutoCTR, NASRec and BARS do. Their rows depend on the version of scikit-learn
+                they used; to repeat those, give the split itself with --split-index
+time-last-day   the last day is test, the day before is valid, the rest is train
+index           from a file: one byte per row, 0 train, 1 valid, 2 test
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def row_hash(seed: int, first_row: int, count: int) -> np.ndarray:
 def check_protocol(protocol: str, recipe: Recipe, index: Path | None) -> None:
     """Faults that can be known before any data is read."""
     if protocol not in PROTOCOLS:
-        raise ConfigError(f"There is no split protocol {protocol!r}.", f"Choose one of: {', '.join(PROTOCOLS)}")
+        raise ConfigError(
+            f"There is no split protocol {protocol!r}.", f"Choose one of: {', '.join(PROTOCOLS)}"
+        )
     if protocol == "time-last-day" and recipe.time is None:
         raise ConfigError(
             f"The recipe {recipe.name} does not say when its rows happened, so it has no last day.",
@@ -64,7 +66,9 @@ class RowsOfChunk:
     day: np.ndarray | None  # [n] day number where the recipe has a time column
 
 
-def assign_split(protocol: str, seed: int, chunks: Sequence[RowsOfChunk], days: int | None, index: Path | None) -> list[np.ndarray]:
+def assign_split(
+    protocol: str, seed: int, chunks: Sequence[RowsOfChunk], days: int | None, index: Path | None
+) -> list[np.ndarray]:
     """The split of every good row, chunk by chunk. `days` cuts the row order where there is no time column."""
     total = sum(chunk.lines for chunk in chunks)
     if protocol == "random-8-1-1":
@@ -76,7 +80,8 @@ def assign_split(protocol: str, seed: int, chunks: Sequence[RowsOfChunk], days: 
         whole = _read_index(index, total)
         return [whole[chunk.first_row + chunk.line] for chunk in chunks]
     by_chunk = [
-        chunk.day if chunk.day is not None else (chunk.first_row + chunk.line) * (days or 1) // max(total, 1) for chunk in chunks
+        chunk.day if chunk.day is not None else (chunk.first_row + chunk.line) * (days or 1) // max(total, 1)
+        for chunk in chunks
     ]
     return _by_day(by_chunk)
 
@@ -94,7 +99,9 @@ def _balanced(seed: int, chunks: Sequence[RowsOfChunk]) -> list[np.ndarray]:
     """Exactly 80/10/10 % of the clicks and of the other rows: the hashes' own quantiles are the cuts."""
     cuts = {}
     for value in (0, 1):
-        hashes = np.concatenate([_hashes(seed, chunk)[chunk.label == value] for chunk in chunks] or [np.zeros(0, _U)])
+        hashes = np.concatenate(
+            [_hashes(seed, chunk)[chunk.label == value] for chunk in chunks] or [np.zeros(0, _U)]
+        )
         ranks = [round(len(hashes) * 0.8), round(len(hashes) * 0.9)]
         hashes.partition([min(rank, len(hashes) - 1) for rank in ranks] if len(hashes) else [])
         cuts[value] = [hashes[rank] if rank < len(hashes) else _U(2**64 - 1) for rank in ranks]
@@ -114,7 +121,8 @@ def _by_day(days: list[np.ndarray]) -> list[np.ndarray]:
             "Use --protocol random-8-1-1, or give more of the log.",
         )
     return [
-        np.where(day == present[-1], TEST, np.where(day == present[-2], VALID, TRAIN)).astype(np.uint8) for day in days
+        np.where(day == present[-1], TEST, np.where(day == present[-2], VALID, TRAIN)).astype(np.uint8)
+        for day in days
     ]
 
 

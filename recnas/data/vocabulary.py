@@ -16,7 +16,9 @@ from recnas.data.schema import FIRST_VALUE_ID, UNKNOWN_ID
 _U = np.uint64
 
 
-def count_keys(pieces: Callable[[], Iterable[np.ndarray]], total: int, memory: int) -> tuple[np.ndarray, np.ndarray]:
+def count_keys(
+    pieces: Callable[[], Iterable[np.ndarray]], total: int, memory: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Distinct keys in increasing order and how often each occurs.
 
     Args:
@@ -68,7 +70,9 @@ def _runs(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return keys[starts], np.diff(starts, append=len(keys))
 
 
-def keep_frequent(keys: np.ndarray, counts: np.ndarray, min_count: int, cap: int | None) -> tuple[np.ndarray, np.ndarray]:
+def keep_frequent(
+    keys: np.ndarray, counts: np.ndarray, min_count: int, cap: int | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Keys that get their own id, most frequent first (equal counts: smaller key first).
 
     `cap` bounds the rows of the table, the ids of unknown and missing included.
@@ -121,5 +125,7 @@ class IdTable:
         if collided.size and len(self._rest_keys):
             wanted = keys[collided]
             place = np.minimum(np.searchsorted(self._rest_keys, wanted), len(self._rest_keys) - 1)
-            ids[collided] = np.where(self._rest_keys[place] == wanted, self._rest_ids[place], np.int32(UNKNOWN_ID))
+            ids[collided] = np.where(
+                self._rest_keys[place] == wanted, self._rest_ids[place], np.int32(UNKNOWN_ID)
+            )
         return ids

@@ -70,7 +70,14 @@ def bench_build(
             if (index, seed) not in done
         ]
         progress.phase("train architectures", len(items), "trainings")
-        work = TrainWork(str(data.path), settings.space, settings.train, settings.rows, settings.eval_rows, ("valid", "test"))
+        work = TrainWork(
+            str(data.path),
+            settings.space,
+            settings.train,
+            settings.rows,
+            settings.eval_rows,
+            ("valid", "test"),
+        )
         with open_engine(work, workers) as engine:
             for event in engine.map(items):
                 done[event["index"], event["seed"]] = event

@@ -64,7 +64,9 @@ def forecast(config: SearchConfig, workers: int, data: PreparedData | None = Non
     data = data or PreparedData.open(config.data)
     schema, space = data.schema, make_space(config.space)
     rng = np.random.default_rng([config.seed, 99])
-    candidates = [count(space.sample(rng), schema, width=config.train.embeddings.width) for _ in range(SAMPLES)]
+    candidates = [
+        count(space.sample(rng), schema, width=config.train.embeddings.width) for _ in range(SAMPLES)
+    ]
     mean_macs, mean_params = fmean(c.macs for c in candidates), fmean(c.params for c in candidates)
     full = count(space.full_path(), schema, width=config.train.embeddings.width)
     train_rows = data.rows("train")
@@ -85,26 +87,50 @@ def forecast(config: SearchConfig, workers: int, data: PreparedData | None = Non
     scored_rows = float(searcher.total * config.score.batches * config.score.batch_size)
     if config.evaluator == "one-shot":
         one = config.one_shot
-        scored_rows = searcher.total * (one.steps * one.batch_size + min(one.valid_rows, data.rows("valid"))) / PASSES
+        scored_rows = (
+            searcher.total * (one.steps * one.batch_size + min(one.valid_rows, data.rows("valid"))) / PASSES
+        )
     final = config.final
-    final_rows = (min(final.rows, train_rows) if final.rows else train_rows) * final.train.epochs * final.top * final.seeds
+    final_rows = (
+        (min(final.rows, train_rows) if final.rows else train_rows)
+        * final.train.epochs
+        * final.top
+        * final.seeds
+    )
     best = final.retrain_train or final.train
     best_rows = train_rows * best.epochs * final.retrain_seeds
 
     supernet = 4.0 * full.params
-    step = config.train.batch_size * 4.0 * full.macs / 50  # activations of a full path; fitted to measured peaks
+    step = (
+        config.train.batch_size * 4.0 * full.macs / 50
+    )  # activations of a full path; fitted to measured peaks
     one_worker = LIBRARIES + 12.0 * mean_params * 4 + config.score.batch_size * 4.0 * mean_macs / 50
     one_training = LIBRARIES + 16.0 * mean_params + 2 * tables
     phases = (
-        Phase("warm up", minutes(warm_rows, warm_macs, "warmup"), LIBRARIES + 3 * supernet + 2 * tables + step, f"{warm_rows:,.0f} rows"),
-        Phase("search", minutes(scored_rows, mean_macs, "search"), LIBRARIES + supernet + workers * one_worker, f"{searcher.total:,} candidates"),
+        Phase(
+            "warm up",
+            minutes(warm_rows, warm_macs, "warmup"),
+            LIBRARIES + 3 * supernet + 2 * tables + step,
+            f"{warm_rows:,.0f} rows",
+        ),
+        Phase(
+            "search",
+            minutes(scored_rows, mean_macs, "search"),
+            LIBRARIES + supernet + workers * one_worker,
+            f"{searcher.total:,} candidates",
+        ),
         Phase(
             "train the best",
             minutes(final_rows, mean_macs, "train"),
             LIBRARIES + workers * one_training,
             f"{final.top * final.seeds} trainings",
         ),
-        Phase("retrain", minutes(best_rows, mean_macs, "train"), one_training, f"{final.retrain_seeds} training(s) of the winner"),
+        Phase(
+            "retrain",
+            minutes(best_rows, mean_macs, "train"),
+            one_training,
+            f"{final.retrain_seeds} training(s) of the winner",
+        ),
     )
     return Forecast(phases, available_memory(), workers, core)
 

@@ -15,7 +15,9 @@ _SECONDS = 0.2  # per batch size: enough repeats for a steady median of networks
 _LEAST = 5
 
 
-def measure_latency(arch: NasrecArch, shape: NetShape, batches: tuple[int, ...] = (1, 512)) -> dict[str, float]:
+def measure_latency(
+    arch: NasrecArch, shape: NetShape, batches: tuple[int, ...] = (1, 512)
+) -> dict[str, float]:
     """Median milliseconds of the network (look-ups not counted) per batch size, on one thread."""
     network = Subnet(arch, shape, torch.Generator().manual_seed(0))
     threads = torch.get_num_threads()

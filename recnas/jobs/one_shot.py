@@ -43,7 +43,9 @@ class OneShotWork:
     seed: int
 
     @staticmethod
-    def freeze(folder: Path, supernet: Supernet, embeddings: Embeddings, made_from: Mapping[str, Any]) -> Path:
+    def freeze(
+        folder: Path, supernet: Supernet, embeddings: Embeddings, made_from: Mapping[str, Any]
+    ) -> Path:
         """Write shared weights and tables for the workers to map, unless they are there already."""
         made_from = {**made_from, "supernet": supernet.describe(), "tables": True}
         found = load_latest(folder)
@@ -58,7 +60,11 @@ class OneShotWork:
         tensors = load(Path(self.frozen)).tensors
         data = PreparedData.open(self.data)
         space = make_space(self.space)
-        weights = {name.removeprefix("network/"): tensor for name, tensor in tensors.items() if name.startswith("network/")}
+        weights = {
+            name.removeprefix("network/"): tensor
+            for name, tensor in tensors.items()
+            if name.startswith("network/")
+        }
         supernet = Supernet(space, net_shape(data.schema, self.train), tensors=weights)
         embeddings = make_embeddings(data.schema, self.train, self.seed, torch.device("cpu"))
         for name, table in embeddings.state_dict()["weights"].items():  # aliases of the live tables
@@ -85,7 +91,9 @@ class OneShotWork:
         head = [*plan.head.weight, *([plan.head.bias] if plan.head.bias else [])]
         params |= {name: params[name].clone().requires_grad_() for name in head}
         sums = {name: torch.zeros_like(params[name]) for name in head}
-        schedule = Schedule("cosine", self.settings.lr, max(1, self.settings.steps), warmup=self.train.warmup_share)
+        schedule = Schedule(
+            "cosine", self.settings.lr, max(1, self.settings.steps), warmup=self.train.warmup_share
+        )
         for step, batch in enumerate(self._batches(data)):
             logits = candidate.forward(params, batch.dense, embeddings.lookup(batch.ids))
             loss = F.binary_cross_entropy_with_logits(logits, batch.label)
@@ -98,7 +106,9 @@ class OneShotWork:
         return {name: tensor.detach() for name, tensor in params.items()}
 
     def _batches(self, data: PreparedData) -> Iterator[Any]:
-        loader = BatchLoader(data, "train", self.settings.batch_size, shuffle=True, seed=self.seed * 1000 + TUNE_STREAM)
+        loader = BatchLoader(
+            data, "train", self.settings.batch_size, shuffle=True, seed=self.seed * 1000 + TUNE_STREAM
+        )
         left = self.settings.steps
         while left > 0:
             for batch in loader.epoch():

@@ -47,7 +47,11 @@ def score_archs(
     described = draw_archs(space, settings.seed, archs) if isinstance(archs, int) else list(archs)
     keys = check_archs(space, described)
     folder = Path(run)
-    made_from = {"data": data.fingerprint, "supernet": supernet.describe(), "warmup": config.model_dump(mode="json")}
+    made_from = {
+        "data": data.fingerprint,
+        "supernet": supernet.describe(),
+        "warmup": config.model_dump(mode="json"),
+    }
     frozen = freeze(folder / "frozen", supernet, embeddings, data, settings, made_from)
     work = ScoreWork(str(frozen), config.space, supernet.shape, settings, warmed=config.warmup.share > 0)
     del supernet, embeddings  # the workers map their own
@@ -58,7 +62,10 @@ def score_archs(
         known: dict[str, dict[str, Any]] = {}
         for event, key in zip(done, keys):
             if event["key"] != key:
-                raise RunError(f"{ledger.path} belongs to another list of architectures.", "Remove that file and repeat the command.")
+                raise RunError(
+                    f"{ledger.path} belongs to another list of architectures.",
+                    "Remove that file and repeat the command.",
+                )
             known.setdefault(key, event)
             progress.advance(1)
             yield event
@@ -72,7 +79,11 @@ def score_archs(
             for arch, key in rest:
                 if key not in known:
                     known[key] = next(results)
-                event = {"key": key, "arch": arch, **{name: value for name, value in known[key].items() if name not in ("key", "arch")}}
+                event = {
+                    "key": key,
+                    "arch": arch,
+                    **{name: value for name, value in known[key].items() if name not in ("key", "arch")},
+                }
                 ledger.append(event)
                 progress.advance(1)
                 yield event
@@ -117,7 +128,9 @@ def read_archs(path: Path | str) -> list[dict[str, Any]]:
             if not isinstance(value, dict):
                 raise ValueError("not an object")
         except ValueError as error:
-            raise RunError(f"{path} line {number} is not a JSON object ({error}).", "One architecture per line.") from None
+            raise RunError(
+                f"{path} line {number} is not a JSON object ({error}).", "One architecture per line."
+            ) from None
         found.append(value.get("arch", value))
     return found
 

@@ -50,14 +50,18 @@ def default_workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def search(config: SearchConfig, out: Path | str, workers: int | None = None, progress: Progress | None = None) -> dict[str, Any]:
+def search(
+    config: SearchConfig, out: Path | str, workers: int | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
     """Run the whole search, or the rest of one that was interrupted; the number of workers may differ."""
     progress = progress or Progress(quiet=True)
     data = PreparedData.open(config.data)
     workers = workers or default_workers()
     if not (Path(out) / "manifest.json").exists():
         check_fits(forecast(config, workers, data))
-    run = RunDir.create(out, "search", config=config.facts(), data={"path": str(data.path), "fingerprint": data.fingerprint})
+    run = RunDir.create(
+        out, "search", config=config.facts(), data={"path": str(data.path), "fingerprint": data.fingerprint}
+    )
     with run.locked():
         job = _Search(config, data, run, workers, progress)
         result = job.run()
@@ -66,8 +70,16 @@ def search(config: SearchConfig, out: Path | str, workers: int | None = None, pr
 
 
 class _Search:
-    def __init__(self, config: SearchConfig, data: PreparedData, run: RunDir, workers: int, progress: Progress) -> None:
-        self.config, self.data, self.folder, self.workers, self.progress = config, data, run, workers, progress
+    def __init__(
+        self, config: SearchConfig, data: PreparedData, run: RunDir, workers: int, progress: Progress
+    ) -> None:
+        self.config, self.data, self.folder, self.workers, self.progress = (
+            config,
+            data,
+            run,
+            workers,
+            progress,
+        )
         self.space = make_space(config.space)
         self.objectives = config.goals()
         self.events = run.ledger.read()
@@ -94,29 +106,46 @@ class _Search:
     def _warm(self) -> Work:
         config, folder = self.config, self.folder.path / "warmup"
         warm = WarmupConfig(
-            data=config.data, seed=config.seed, space=config.space, warmup=config.warmup, train=config.train, check=CheckSettings(archs=0)
+            data=config.data,
+            seed=config.seed,
+            space=config.space,
+            warmup=config.warmup,
+            train=config.train,
+            check=CheckSettings(archs=0),
         )
         if not (folder / "result.json").exists():
             warmup(warm, folder, self.progress)
         supernet, embeddings, _, _ = load_warmed(folder)
         warmed = config.warmup.share > 0
         if config.evaluator == "one-shot":
-            frozen = OneShotWork.freeze(folder / "frozen", supernet, embeddings, {"data": self.data.fingerprint})
-            return OneShotWork(str(frozen), config.data, config.space, config.train, config.one_shot, config.seed)
-        made_from = {"data": self.data.fingerprint, "supernet": supernet.describe(), "warmup": warm.model_dump(mode="json")}
+            frozen = OneShotWork.freeze(
+                folder / "frozen", supernet, embeddings, {"data": self.data.fingerprint}
+            )
+            return OneShotWork(
+                str(frozen), config.data, config.space, config.train, config.one_shot, config.seed
+            )
+        made_from = {
+            "data": self.data.fingerprint,
+            "supernet": supernet.describe(),
+            "warmup": warm.model_dump(mode="json"),
+        }
         frozen = freeze(folder / "frozen", supernet, embeddings, self.data, config.score, made_from)
         return ScoreWork(str(frozen), config.space, supernet.shape, config.score, warmed)
 
     def _search(self, work: Work) -> Searcher[NasrecArch]:
         config = self.config
         gate = Gate(self.space, config.limits, cost=self._cost, measure=self._latency)
-        searcher = get_searcher(config.search.method, self.space, self.objectives, config.seed, config.search.chosen, gate)
+        searcher = get_searcher(
+            config.search.method, self.space, self.objectives, config.seed, config.search.chosen, gate
+        )
         searcher.replay(self.events)
         self.progress.phase("search", searcher.total, "candidates")
         self.progress.advance(len(searcher.history))
         with self._engine(work) as engine:
             while batch := searcher.ask_batch():
-                results = engine.map([self.space.to_dict(proposal.arch) for proposal in batch if not proposal.known])
+                results = engine.map(
+                    [self.space.to_dict(proposal.arch) for proposal in batch if not proposal.known]
+                )
                 for proposal in batch:
                     if proposal.known:
                         self._append(searcher.tell(proposal))
@@ -126,7 +155,9 @@ class _Search:
         self.progress.end()
         return searcher
 
-    def _told(self, searcher: Searcher[NasrecArch], proposal: Any, found: Mapping[str, Any]) -> dict[str, Any]:
+    def _told(
+        self, searcher: Searcher[NasrecArch], proposal: Any, found: Mapping[str, Any]
+    ) -> dict[str, Any]:
         if "failed" in found:
             return {**searcher.tell(proposal, failed=found["failed"]), "seconds": found["seconds"]}
         cost = self._cost(proposal.arch)
@@ -145,7 +176,9 @@ class _Search:
         """The best candidates, trained from scratch and evaluated on validation rows."""
         final = self.config.final
         best = searcher.best(final.top)
-        done = {(event["key"], event["seed"]): event for event in self.events if event.get("event") == "trained"}
+        done = {
+            (event["key"], event["seed"]): event for event in self.events if event.get("event") == "trained"
+        }
         items = [
             (rank, seed, self.space.to_dict(told.proposal.arch))
             for rank, told in enumerate(best)
@@ -153,7 +186,9 @@ class _Search:
             if (told.proposal.key, seed) not in done
         ]
         folder = str(self.folder.path / "top")
-        work = TrainWork(self.config.data, self.config.space, final.train, final.rows, None, ("valid",), folder)
+        work = TrainWork(
+            self.config.data, self.config.space, final.train, final.rows, None, ("valid",), folder
+        )
         self.progress.phase("train the best", len(best) * final.seeds, "trainings")
         self.progress.advance(len(best) * final.seeds - len(items))
         with self._engine(work) as engine:
@@ -186,14 +221,28 @@ class _Search:
     def _retrain(self, arch: NasrecArch) -> dict[str, Any]:
         final = self.config.final
         settings = final.retrain_train or final.train
-        return train(arch, self.data, self.folder.path / "best", settings, final.retrain_seeds, 0, self.progress, on=final.retrain)
+        return train(
+            arch,
+            self.data,
+            self.folder.path / "best",
+            settings,
+            final.retrain_seeds,
+            0,
+            self.progress,
+            on=final.retrain,
+        )
 
     # Help
 
     def _cost(self, arch: NasrecArch) -> dict[str, float]:
         train = self.config.final.train
         cost = count(arch, self.data.schema, width=train.embeddings.width, layernorm=train.layernorm)
-        return {"params": cost.params, "macs": cost.macs, "flops": 2 * cost.macs, "embedding_mb": cost.embedding_bytes / 1e6}
+        return {
+            "params": cost.params,
+            "macs": cost.macs,
+            "flops": 2 * cost.macs,
+            "embedding_mb": cost.embedding_bytes / 1e6,
+        }
 
     def _latency(self, arch: NasrecArch) -> dict[str, float]:
         return measure_latency(arch, net_shape(self.data.schema, self.config.final.train))
@@ -209,8 +258,19 @@ class _Search:
         started = time.monotonic()
         yield
         if not any(event.get("event") == "phase" and event["name"] == name for event in self.events):
-            spent = sum(event["seconds"] for event in self.events if event.get("event") == "part" and event["name"] == name)
-            self._append({"event": "phase", "name": name, "seconds": spent + time.monotonic() - started, "workers": self.workers})
+            spent = sum(
+                event["seconds"]
+                for event in self.events
+                if event.get("event") == "part" and event["name"] == name
+            )
+            self._append(
+                {
+                    "event": "phase",
+                    "name": name,
+                    "seconds": spent + time.monotonic() - started,
+                    "workers": self.workers,
+                }
+            )
 
     def _append(self, event: dict[str, Any]) -> None:
         self.folder.ledger.append(event)
@@ -222,7 +282,11 @@ class _Search:
         return f"best {name} {best[0].values[name]:.5g}" if best and best[0].values else ""
 
     def _result(
-        self, searcher: Searcher[NasrecArch], trained: list[dict[str, Any]], best: dict[str, Any], final: dict[str, Any]
+        self,
+        searcher: Searcher[NasrecArch],
+        trained: list[dict[str, Any]],
+        best: dict[str, Any],
+        final: dict[str, Any],
     ) -> dict[str, Any]:
         config = self.config
         scored = [told for told in searcher.history if not told.proposal.known]
@@ -230,8 +294,13 @@ class _Search:
         front = [told.proposal.key for told in searcher.front()] if len(self.objectives) > 1 else None
         return {
             "best": {name: best[name] for name in ("key", "index", "rank", "values", "params", "macs")},
-            "valid": {"logloss": best["valid_logloss"], "auc": best["valid_auc"], "std": best["valid_logloss_std"]},
-            "test": {name: found["mean"] for name, found in final["test"].items()} | {"std": final["test"]["logloss"]["std"]},
+            "valid": {
+                "logloss": best["valid_logloss"],
+                "auc": best["valid_auc"],
+                "std": best["valid_logloss_std"],
+            },
+            "test": {name: found["mean"] for name, found in final["test"].items()}
+            | {"std": final["test"]["logloss"]["std"]},
             "seeds": {"search": config.seed, "top": config.final.seeds, "best": config.final.retrain_seeds},
             "budgets": {
                 "warmup_share": config.warmup.share,

@@ -63,7 +63,9 @@ class SearchConfig(Settings):
     evaluator: Literal["proxy", "one-shot"] = "proxy"
     score: ScoreSettings = ScoreSettings()
     one_shot: OneShotSettings = OneShotSettings()
-    objectives: dict[str, Literal["min", "max"]] = Field(default_factory=dict)  # empty: the first proxy, in its own direction
+    objectives: dict[str, Literal["min", "max"]] = Field(
+        default_factory=dict
+    )  # empty: the first proxy, in its own direction
     limits: LimitSettings = LimitSettings()
     search: SearchMethod = SearchMethod()
     final: FinalSettings = FinalSettings()
@@ -74,7 +76,9 @@ class SearchConfig(Settings):
         known = [*measured, *COSTS, *LATENCIES]
         unknown = [name for name in self.objectives if name not in known]
         if unknown:
-            raise ValueError(f"objectives has {', '.join(map(repr, unknown))}; this search knows {', '.join(known)}")
+            raise ValueError(
+                f"objectives has {', '.join(map(repr, unknown))}; this search knows {', '.join(known)}"
+            )
         return self
 
     def goals(self) -> Objectives:
@@ -93,6 +97,9 @@ class SearchConfig(Settings):
             mode="json",
             exclude={
                 "train": {"threads", "checkpoint_seconds"},
-                "final": {"train": {"threads", "checkpoint_seconds"}, "retrain_train": {"threads", "checkpoint_seconds"}},
+                "final": {
+                    "train": {"threads", "checkpoint_seconds"},
+                    "retrain_train": {"threads", "checkpoint_seconds"},
+                },
             },
         )

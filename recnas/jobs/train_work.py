@@ -56,11 +56,15 @@ class TrainWork:
         space = make_space(self.space)
         return lambda item: self._train(data, space, *item)
 
-    def _train(self, data: PreparedData, space: Space[Any], number: int, seed: int, described: dict[str, Any]) -> dict[str, Any]:
+    def _train(
+        self, data: PreparedData, space: Space[Any], number: int, seed: int, described: dict[str, Any]
+    ) -> dict[str, Any]:
         settings = self.settings.model_copy(update={"threads": 1})
         arch = space.from_dict(described)
         device = choose_device(settings)
-        network = Subnet(arch, net_shape(data.schema, settings), torch.Generator().manual_seed(seed)).to(device)
+        network = Subnet(arch, net_shape(data.schema, settings), torch.Generator().manual_seed(seed)).to(
+            device
+        )
         embeddings = make_embeddings(data.schema, settings, seed, device)
         loader = make_loader(data, settings, seed, device, self.rows)
         trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device)
@@ -70,7 +74,12 @@ class TrainWork:
             trainer.run()
         else:
             kept = Path(self.folder) / f"{arch.key}-{seed}"
-            made_from = {"data": data.fingerprint, "arch": arch.key, "rows": self.rows, "settings": settings.model_dump(mode="json")}
+            made_from = {
+                "data": data.fingerprint,
+                "arch": arch.key,
+                "rows": self.rows,
+                "settings": settings.model_dump(mode="json"),
+            }
             train_with_checkpoints(trainer, kept, made_from, Progress(quiet=True), "train", last=False)
         seconds = time.monotonic() - started
         cost = count(arch, data.schema, width=settings.embeddings.width, layernorm=settings.layernorm)
@@ -86,7 +95,15 @@ class TrainWork:
             "train_loss": trainer.take_mean_loss(),
         }
         for split in self.splits:
-            result[split] = evaluate(network, embeddings, data, split, batch_size=settings.eval_batch_size, rows=self.eval_rows, device=device)
+            result[split] = evaluate(
+                network,
+                embeddings,
+                data,
+                split,
+                batch_size=settings.eval_batch_size,
+                rows=self.eval_rows,
+                device=device,
+            )
         if kept is not None:
             shutil.rmtree(kept, ignore_errors=True)
         return {**result, "seconds": seconds}

@@ -33,7 +33,11 @@ def score(
     found = {}
     for proxy in proxies:
         result = proxy.score(stats)
-        bad = [part for part, value in {"value": result.value, **result.terms}.items() if not math.isfinite(value)]
+        bad = [
+            part
+            for part, value in {"value": result.value, **result.terms}.items()
+            if not math.isfinite(value)
+        ]
         if bad:
             raise ProxyError(
                 f"{proxy.name} gave a {bad[0]} that is not finite on this network.",

@@ -57,7 +57,10 @@ class GradientMoments:
         for gradients, loss in batch_gradients(stats, leaves):
             losses.append(loss)
             if not moments:
-                moments = [_LeafMoments(n, leaf, g, len(stats.batches)) for n, leaf, g in zip(names, leaves, gradients)]
+                moments = [
+                    _LeafMoments(n, leaf, g, len(stats.batches))
+                    for n, leaf, g in zip(names, leaves, gradients)
+                ]
             else:
                 for moment, gradient in zip(moments, gradients):
                     moment.add(gradient)
@@ -81,13 +84,18 @@ def batch_gradients(stats: Stats, leaves: Sequence[Tensor]) -> Iterator[tuple[li
     """Gradient of the mean loss of each batch, and that loss; a leaf the loss does not depend on gives zeros."""
     for batch in stats.batches:
         with torch.enable_grad():
-            loss = sample_losses(stats.network.forward(stats.network.params, batch.inputs), batch.labels).mean()
+            loss = sample_losses(
+                stats.network.forward(stats.network.params, batch.inputs), batch.labels
+            ).mean()
             if not loss.requires_grad:  # no parameter reaches the logits
                 yield [torch.zeros_like(leaf) for leaf in leaves], float(loss)
                 continue
             found = torch.autograd.grad(loss, list(leaves), allow_unused=True)
         check_finite("(the loss)", loss.detach(), "the value")
-        yield [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, found)], float(loss.detach())
+        yield (
+            [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, found)],
+            float(loss.detach()),
+        )
 
 
 class _LeafMoments:
@@ -132,5 +140,3 @@ def _dot(a: Tensor, b: Tensor) -> float:
 
 def _square(x: Tensor) -> float:
     return float(x.square().sum(dtype=torch.float64))
-
-

@@ -97,5 +97,7 @@ def _active_operators(b: int, active: Any, nodes: tuple[str, ...]) -> list[str]:
     listed = ", ".join(f"{number} {op}" for number, op in enumerate(nodes))
     valid = isinstance(active, list) and all(is_int(n) and 0 <= n < len(nodes) for n in active)
     if not valid:
-        raise SpaceError(f"block {b}: active_nodes is {active!r}", f"give node numbers of this config: {listed}")
+        raise SpaceError(
+            f"block {b}: active_nodes is {active!r}", f"give node numbers of this config: {listed}"
+        )
     return [nodes[n] for n in active]

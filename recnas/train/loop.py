@@ -57,7 +57,9 @@ class FixedNetwork:
     def __init__(self, network: nn.Module) -> None:
         self.network = network
         self.heads = (HEAD_WEIGHT,) if isinstance(network, Subnet) else ()
-        self._slices: list[Slice] = [(name, parameter, name, ()) for name, parameter in network.named_parameters()]
+        self._slices: list[Slice] = [
+            (name, parameter, name, ()) for name, parameter in network.named_parameters()
+        ]
 
     @property
     def storages(self) -> Mapping[str, Tensor]:
@@ -88,12 +90,24 @@ class Trainer:
     """Trains step by step; its state is everything a resumed run needs to go on bit for bit."""
 
     def __init__(
-        self, trainee: Trainee, embeddings: Embeddings, loader: BatchLoader | JoinedLoader, settings: TrainSettings, total_steps: int, device: torch.device
+        self,
+        trainee: Trainee,
+        embeddings: Embeddings,
+        loader: BatchLoader | JoinedLoader,
+        settings: TrainSettings,
+        total_steps: int,
+        device: torch.device,
     ) -> None:
         self.trainee, self.embeddings, self.loader = trainee, embeddings, loader
         self.settings, self.total_steps, self.device = settings, total_steps, device
         self.optimizer = _optimizer(trainee.storages, settings)
-        self.schedule = Schedule(settings.schedule, settings.lr, total_steps, warmup=settings.warmup_share, least_rise=settings.least_rise)
+        self.schedule = Schedule(
+            settings.schedule,
+            settings.lr,
+            total_steps,
+            warmup=settings.warmup_share,
+            least_rise=settings.least_rise,
+        )
         self.step = 0
         self.loss_sum = 0.0  # since the last report
         self.loss_steps = 0
@@ -121,7 +135,9 @@ class Trainer:
         rate = self.schedule(self.step)
         network, slices = self.trainee.at_step(self.step)
         # Before the lookup: fused kernels take their rate along in the forward pass.
-        self.embeddings.set_lr(rate if settings.embeddings.lr is None else rate / settings.lr * settings.embeddings.lr)
+        self.embeddings.set_lr(
+            rate if settings.embeddings.lr is None else rate / settings.lr * settings.embeddings.lr
+        )
         lookup = self.embeddings.begin(batch.ids)
         with self.autocast():
             logits = network(batch.dense, lookup.leaf)
@@ -182,9 +198,13 @@ class Trainer:
             raise RunError("The checkpoint holds another network.", "Start a new run directory.")
         for name, storage in mine.items():
             storage.copy_(parts["network"][name])
-        optimizer = {key.partition("/")[2]: value for key, value in parts.items() if key.startswith("optimizer/")}
+        optimizer = {
+            key.partition("/")[2]: value for key, value in parts.items() if key.startswith("optimizer/")
+        }
         self.optimizer.load_state_dict({**optimizer, "steps": dict(facts["optimizer_steps"])})
-        self.embeddings.load_state_dict({key.partition("/")[2]: value for key, value in parts.items() if key.startswith("embeddings/")})
+        self.embeddings.load_state_dict(
+            {key.partition("/")[2]: value for key, value in parts.items() if key.startswith("embeddings/")}
+        )
         self.loader.load_state_dict(facts["position"])
         self.step = int(facts["step"])
         self.loss_sum, self.loss_steps = float(facts["loss_sum"]), int(facts["loss_steps"])

@@ -70,7 +70,9 @@ class Metrics:
         else:
             if bool((score < 0).any() or (score > 1).any()):
                 raise RunError("scores are not probabilities.", "Pass logits=True for logits.")
-            tiny = torch.finfo(score.dtype).eps if score.is_floating_point() else torch.finfo(torch.float64).eps
+            tiny = (
+                torch.finfo(score.dtype).eps if score.is_floating_point() else torch.finfo(torch.float64).eps
+            )
             bounded = wide.clamp(tiny, 1 - tiny)
             loss, predicted = -torch.where(clicked, bounded.log(), (-bounded).log1p()), wide
         self._loss += float(loss.sum())
@@ -84,7 +86,15 @@ class Metrics:
     def result(self) -> dict[str, Any]:
         """Everything by name. `reasons` says why a value is None; it is empty in the usual case."""
         found: dict[str, Any] = dict.fromkeys(
-            ("click_rate", "logloss", "auc", "normalized_entropy", "mean_prediction", "calibration", "calibration_error")
+            (
+                "click_rate",
+                "logloss",
+                "auc",
+                "normalized_entropy",
+                "mean_prediction",
+                "calibration",
+                "calibration_error",
+            )
         )
         reasons: dict[str, str] = {}
         if self.rows == 0:
@@ -132,7 +142,9 @@ class _CalibrationError:
         ranks = self.seen + np.cumsum(counts)
         gaps = np.concatenate(([0.0], np.cumsum(predicted * counts - clicks)))
         start = 0
-        for stop in np.searchsorted(ranks, self.ends) + 1:  # distinct scores up to the one holding the bin's last row
+        for stop in (
+            np.searchsorted(ranks, self.ends) + 1
+        ):  # distinct scores up to the one holding the bin's last row
             if start < stop <= len(ranks):
                 self.sum += abs(self.gap + gaps[stop] - gaps[start])
                 self.gap, start = 0.0, int(stop)
@@ -191,11 +203,17 @@ def _runs(misses: _Heap, clicks: _Heap) -> Iterator[tuple[np.ndarray, np.ndarray
     start = 0
     while start < _HALF:
         stop = max(start + 1, start + int((np.cumsum(halves[start:]) <= at_a_time).sum()))
-        if halves[start:stop].sum() > at_a_time:  # one half with very many rows: few distinct scores, just count
+        if (
+            halves[start:stop].sum() > at_a_time
+        ):  # one half with very many rows: few distinct scores, just count
             yield _count_one_half(misses, clicks, start)
         else:
             chosen = (
-                [part[(keys >= start << 16) & (keys < stop << 16)] for part in heap.parts() for keys in (_ordered(part),)]
+                [
+                    part[(keys >= start << 16) & (keys < stop << 16)]
+                    for part in heap.parts()
+                    for keys in (_ordered(part),)
+                ]
                 for heap in (misses, clicks)
             )
             yield _count_sorted(*(np.sort(np.concatenate([*parts, _NONE])) for parts in chosen))

@@ -49,7 +49,8 @@ class PathSampler:
             return drawn
         full = self.space.full_path()
         blocks = tuple(
-            _mixed(one, whole, bool(coins[0]), bool(coin)) for one, whole, coin in zip(drawn.blocks, full.blocks, coins[1:])
+            _mixed(one, whole, bool(coins[0]), bool(coin))
+            for one, whole, coin in zip(drawn.blocks, full.blocks, coins[1:])
         )
         return replace(drawn, blocks=blocks)
 
@@ -57,4 +58,6 @@ class PathSampler:
 def _mixed(drawn: Block, full: Block, full_connections: bool, full_operators: bool) -> Block:
     wires = full if full_connections else drawn
     parts = full if full_operators else drawn
-    return replace(parts, dense_in=wires.dense_in, sparse_in=wires.sparse_in, left=wires.left, right=wires.right)
+    return replace(
+        parts, dense_in=wires.dense_in, sparse_in=wires.sparse_in, left=wires.left, right=wires.right
+    )

@@ -32,8 +32,12 @@ class TrainSettings(Settings):
     weight_decay: float = Field(0.0, ge=0)  # of AdamW
     schedule: Literal["cosine", "constant"] = "cosine"
     warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps, rising linearly
-    least_rise: int = Field(70, ge=0)  # steps a rise to the full rate takes at least; shorter runs stay below it
-    head_lr_share: float = Field(0.05, gt=0)  # the head's weights learn at this share of lr; see Trainee.heads
+    least_rise: int = Field(
+        70, ge=0
+    )  # steps a rise to the full rate takes at least; shorter runs stay below it
+    head_lr_share: float = Field(
+        0.05, gt=0
+    )  # the head's weights learn at this share of lr; see Trainee.heads
     clip: float | None = Field(5.0, gt=0)  # of the global gradient norm
     shuffle: bool = True
     layernorm: bool = True

@@ -24,7 +24,18 @@ def arch_file(tmp_path: Path) -> Path:
 
 def test_train_over_seeds_then_again_then_more(criteo_data, arch_file: Path, tmp_path: Path, capsys):
     run = tmp_path / "run"
-    command = ["train", str(arch_file), "--data", str(criteo_data.path), "--out", str(run), "--json", "--quiet", "epochs=0.2", "lr=0.03"]
+    command = [
+        "train",
+        str(arch_file),
+        "--data",
+        str(criteo_data.path),
+        "--out",
+        str(run),
+        "--json",
+        "--quiet",
+        "epochs=0.2",
+        "lr=0.03",
+    ]
     assert main([*command, "--seeds", "2"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["seeds"] == [0, 1]
@@ -40,7 +51,22 @@ def test_train_over_seeds_then_again_then_more(criteo_data, arch_file: Path, tmp
 
 
 def test_train_faults_are_reported_together(criteo_data, arch_file: Path, tmp_path: Path, capsys):
-    assert main(["train", str(arch_file), "--data", str(criteo_data.path), "--out", str(tmp_path / "r"), "lrr=1", "clip=-1", "embeddings.widht=8"]) == 2
+    assert (
+        main(
+            [
+                "train",
+                str(arch_file),
+                "--data",
+                str(criteo_data.path),
+                "--out",
+                str(tmp_path / "r"),
+                "lrr=1",
+                "clip=-1",
+                "embeddings.widht=8",
+            ]
+        )
+        == 2
+    )
     text = capsys.readouterr().err
     assert "3 faults" in text
     assert "did you mean 'lr'" in text
@@ -70,7 +96,23 @@ def test_a_warmed_supernet_loads_with_the_weights_it_was_checked_with(warm: Path
 
 def test_zero_share_is_the_initial_supernet(criteo_data, tmp_path: Path):
     out = tmp_path / "zero"
-    assert main(["warmup", "synthetic/warmup", "--out", str(out), "--quiet", f"data={criteo_data.path}", "space.blocks=2", "warmup.share=0", "check.archs=1", "check.rows=100"]) == 0
+    assert (
+        main(
+            [
+                "warmup",
+                "synthetic/warmup",
+                "--out",
+                str(out),
+                "--quiet",
+                f"data={criteo_data.path}",
+                "space.blocks=2",
+                "warmup.share=0",
+                "check.archs=1",
+                "check.rows=100",
+            ]
+        )
+        == 0
+    )
     assert json.loads((out / "result.json").read_text())["steps"] == 0
     load_warmed(out)
 

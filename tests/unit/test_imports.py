@@ -33,7 +33,9 @@ def row_of(module: str) -> tuple[int, str]:
     best = (-1, "")
     for number, entries in enumerate(ROWS):
         for entry in entries:
-            if (module == entry or module.startswith((entry + ".", entry + "_"))) and len(entry) > len(best[1]):
+            if (module == entry or module.startswith((entry + ".", entry + "_"))) and len(entry) > len(
+                best[1]
+            ):
                 best = (number, entry)
     return best
 
@@ -66,19 +68,40 @@ def test_imports_point_upwards(path: Path):
         assert row < own_row or same_folder, f"{module} (row {own_row}) imports {imported} (row {row})"
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "space").rglob("*.py")) + sorted((PACKAGE / "report").rglob("*.py")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path",
+    sorted((PACKAGE / "space").rglob("*.py")) + sorted((PACKAGE / "report").rglob("*.py")),
+    ids=lambda p: p.stem,
+)
 def test_spaces_and_reports_need_no_torch(path: Path):
     for node in ast.walk(ast.parse(path.read_text())):
-        names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names = (
+            [a.name for a in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
         assert not any(name.split(".")[0] in ("torch", "torchrec") for name in names)
 
 
-@pytest.mark.parametrize("code", ["import recnas", "from recnas.cli.main import main; main(['--help'])", "import recnas.space.registry, recnas.space.cost"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import recnas",
+        "from recnas.cli.main import main; main(['--help'])",
+        "import recnas.space.registry, recnas.space.cost",
+    ],
+)
 def test_these_load_no_torch(code: str):
     check = f"{code}\nimport sys\nheavy = [m for m in ('torch', 'pandas', 'polars', 'pyarrow', 'sklearn') if m in sys.modules]\nassert not heavy, heavy"
     subprocess.run([sys.executable, "-c", check], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_no_file_has_grown_past_reading():
-    long = {str(p.relative_to(PACKAGE)): n for p in PACKAGE.rglob("*.py") if (n := len(p.read_text().splitlines())) > 400}
+    long = {
+        str(p.relative_to(PACKAGE)): n
+        for p in PACKAGE.rglob("*.py")
+        if (n := len(p.read_text().splitlines())) > 400
+    }
     assert not long

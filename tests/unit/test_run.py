@@ -13,7 +13,9 @@ from recnas.errors import RunError
 from recnas.run import FolderLock, Ledger, RunDir, write_atomic
 
 
-@given(st.lists(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5)), max_size=8), st.data())
+@given(
+    st.lists(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5)), max_size=8), st.data()
+)
 def test_a_torn_last_line_is_dropped_and_the_rest_stays(tmp_path_factory, events, data):
     path = tmp_path_factory.mktemp("ledger") / "ledger.jsonl"
     ledger = Ledger(path)

@@ -90,14 +90,18 @@ def _ids(column: str, ranks: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
     return text.hex8(scatter32(ranks, key_of("avazu id", column)))
 
 
-def _family(kind: str, size: int, shared_domains: int, categories: int, null: tuple[str, str, str]) -> list[npt.NDArray[np.uint64]]:
+def _family(
+    kind: str, size: int, shared_domains: int, categories: int, null: tuple[str, str, str]
+) -> list[npt.NDArray[np.uint64]]:
     """Texts of id, domain and category per rank; some domains are shared, some are unknown."""
     rank = np.arange(size)
     shared = uniform(rank, key_of(kind, "shared")) < 0.3
     group = (uniform(rank, key_of(kind, "domain")) ** 2 * shared_domains).astype(np.int64)
     domain = _ids(f"{kind}_domain", np.where(shared, group, rank + shared_domains))
     domain[uniform(rank, key_of(kind, "no domain")) < 0.05] = _word(null[1])
-    category = _ids(f"{kind}_category", (uniform(rank, key_of(kind, "category")) ** 3 * categories).astype(np.int64))
+    category = _ids(
+        f"{kind}_category", (uniform(rank, key_of(kind, "category")) ** 3 * categories).astype(np.int64)
+    )
     return [_ids(f"{kind}_id", rank), domain, category]
 
 

@@ -69,4 +69,3 @@ class NoSideFile:
 
     def side_keys(self, drawn: Drawn) -> npt.NDArray[np.integer] | None:
         return None
-

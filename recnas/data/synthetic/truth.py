@@ -39,7 +39,9 @@ class ChunkSums:
     ladder: dict[str, tuple[I64, I64]]  # partial model -> rows and clicks per bin of its logit
 
 
-def measure(parts: dict[str, npt.NDArray[np.float32]], chance: F64, clicked: npt.NDArray[np.bool_]) -> ChunkSums:
+def measure(
+    parts: dict[str, npt.NDArray[np.float32]], chance: F64, clicked: npt.NDArray[np.bool_]
+) -> ChunkSums:
     """Everything the truth needs of one chunk."""
     log_yes, log_no = np.log(chance), np.log1p(-chance)
     ladder: dict[str, tuple[I64, I64]] = {}

@@ -26,7 +26,9 @@ def test_a_mistyped_command_suggests_the_right_one(capsys):
 
 def test_synth_prepare_inspect_from_the_command_line(tmp_path: Path, capsys):
     raw, out = tmp_path / "a.tsv", tmp_path / "d"
-    assert main(["synth", "criteo", "--rows", "3k", "--seed", "1", "--out", str(raw), "--json", "--quiet"]) == 0
+    assert (
+        main(["synth", "criteo", "--rows", "3k", "--seed", "1", "--out", str(raw), "--json", "--quiet"]) == 0
+    )
     assert json.loads(capsys.readouterr().out)["rows"] == 3000
     assert main(["prepare", "criteo", "--raw", str(raw), "--out", str(out), "--json", "--quiet"]) == 0
     prepared = json.loads(capsys.readouterr().out)
@@ -85,10 +87,18 @@ def test_doctor_reports(capsys):
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["ok"]
-    assert {check["name"] for check in found["checks"]} >= {"torch", "torchrec", "fbgemm-gpu", "memory", "disk"}
+    assert {check["name"] for check in found["checks"]} >= {
+        "torch",
+        "torchrec",
+        "fbgemm-gpu",
+        "memory",
+        "disk",
+    }
 
 
 def test_a_closed_pipe_is_no_error():
     code = "import sys; from recnas.cli.main import main; sys.exit(main(['datasets', 'show', 'criteo']))"
-    result = subprocess.run(f"{sys.executable} -c \"{code}\" | head -1", shell=True, capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        f'{sys.executable} -c "{code}" | head -1', shell=True, capture_output=True, text=True, check=True
+    )
     assert "Traceback" not in result.stderr

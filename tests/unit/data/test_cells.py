@@ -33,7 +33,12 @@ def _as_python_reads_it(cell: bytes) -> int | None:
     return value if -(2**63) <= value < 2**64 else None
 
 
-@given(st.lists(st.one_of(st.binary(min_size=1, max_size=24), st.from_regex(rb"-?[0-9]{1,22}", fullmatch=True)), min_size=1))
+@given(
+    st.lists(
+        st.one_of(st.binary(min_size=1, max_size=24), st.from_regex(rb"-?[0-9]{1,22}", fullmatch=True)),
+        min_size=1,
+    )
+)
 def test_what_is_not_an_integer_is_marked(raw):
     raw = [cell.replace(b"\t", b" ") for cell in raw]
     _, bad = parse_integers(cells(raw))
@@ -75,7 +80,9 @@ def test_equal_strings_have_equal_keys_and_no_others(raw):
     raw = [cell.replace(b"\t", b" ") for cell in raw]
     strings, bad = parse_strings(cells(raw))
     assert len(set(strings.keys.tolist())) == len(set(raw))
-    assert dict(zip(strings.unique_keys.tolist(), strings.unique_bytes)) == dict(zip(strings.keys.tolist(), raw))
+    assert dict(zip(strings.unique_keys.tolist(), strings.unique_bytes)) == dict(
+        zip(strings.keys.tolist(), raw)
+    )
     for cell, is_bad in zip(raw, bad):
         try:
             cell.decode("utf-8")

@@ -11,7 +11,10 @@ from recnas.errors import ConfigError, DataError
 
 def rows_of(batches) -> np.ndarray:
     """Every row as bytes, so that rows can be compared whatever their order."""
-    parts = [np.concatenate([b.dense.numpy().view(np.int32), b.ids.numpy(), b.label.numpy()[:, None]], axis=1) for b in batches]
+    parts = [
+        np.concatenate([b.dense.numpy().view(np.int32), b.ids.numpy(), b.label.numpy()[:, None]], axis=1)
+        for b in batches
+    ]
     return np.concatenate(parts).astype(np.int64)
 
 
@@ -26,11 +29,17 @@ def test_file_order_gives_the_file(criteo_data: PreparedData):
     assert len(batches) == len(loader)
     assert (rows_of(batches) == file_rows(criteo_data, "valid")).all()
     batch = batches[0]
-    assert (batch.dense.dtype, batch.ids.dtype, batch.label.dtype) == (torch.float32, torch.int64, torch.float32)
+    assert (batch.dense.dtype, batch.ids.dtype, batch.label.dtype) == (
+        torch.float32,
+        torch.int64,
+        torch.float32,
+    )
 
 
 @pytest.mark.parametrize("batch_size", [1, 37, 512, 100_000])
-def test_shuffling_keeps_every_row_once_and_changes_with_seed_and_epoch(criteo_data: PreparedData, batch_size):
+def test_shuffling_keeps_every_row_once_and_changes_with_seed_and_epoch(
+    criteo_data: PreparedData, batch_size
+):
     size = batch_size if batch_size > 1 else 1
     loader = BatchLoader(criteo_data, "train", size, shuffle=True, seed=3, rows=5000 if size == 1 else None)
     first, second = rows_of(loader.epoch()), rows_of(loader.epoch())
@@ -76,7 +85,9 @@ def test_a_position_is_restored_exactly(criteo_data: PreparedData, shuffle, pref
 
 
 def test_workers_share_an_epoch_without_overlap(criteo_data: PreparedData):
-    loaders = [BatchLoader(criteo_data, "train", 100, shuffle=True, seed=1, rank=r, world=3) for r in range(3)]
+    loaders = [
+        BatchLoader(criteo_data, "train", 100, shuffle=True, seed=1, rank=r, world=3) for r in range(3)
+    ]
     assert len({len(loader) for loader in loaders}) == 1
     dealt = [list(loader.epoch()) for loader in loaders]
     single = list(BatchLoader(criteo_data, "train", 100, shuffle=True, seed=1).epoch())
@@ -112,7 +123,12 @@ def test_bad_arguments(criteo_data: PreparedData, tmp_path):
         BatchLoader(criteo_data, "train", 10, rank=2, world=2)
     (tmp_path / "u.data").write_text("1\t1\t5\t0\n2\t1\t1\t0\n")
     np.save(tmp_path / "s.npy", np.zeros(2, np.uint8))
-    data = prepare("movielens", [tmp_path / "u.data"], tmp_path / "d", PrepareOptions(protocol="index", split_index=str(tmp_path / "s.npy")))
+    data = prepare(
+        "movielens",
+        [tmp_path / "u.data"],
+        tmp_path / "d",
+        PrepareOptions(protocol="index", split_index=str(tmp_path / "s.npy")),
+    )
     with pytest.raises(DataError, match="has no rows"):
         BatchLoader(data, "test", 10)
 

@@ -23,7 +23,9 @@ COLUMNS = ["label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1
 @pytest.fixture(scope="module")
 def frame(criteo_file: Path) -> pd.DataFrame:
     """The raw file as pandas reads it, with the split recomputed from its definition."""
-    frame = pd.read_csv(criteo_file, sep="\t", header=None, names=COLUMNS, dtype={f"C{i}": str for i in range(1, 27)})
+    frame = pd.read_csv(
+        criteo_file, sep="\t", header=None, names=COLUMNS, dtype={f"C{i}": str for i in range(1, 27)}
+    )
     tenth = [int(h) * 10 >> 64 for h in row_hash(2018, 0, len(frame))]
     frame["split"] = np.select([np.array(tenth) < 8, np.array(tenth) == 8], ["train", "valid"], "test")
     return frame
@@ -61,7 +63,9 @@ def test_dense_values_and_statistics_equal_pandas(criteo_data: PreparedData, fra
 def test_parquet_and_vocabulary_hold_the_same(criteo_data: PreparedData):
     table = pq.read_table(criteo_data.path / "valid.parquet").to_pandas()
     assert (table.label.to_numpy() == criteo_data.array("valid", "label")).all()
-    assert (table[[f.name for f in criteo_data.schema.sparse]].to_numpy() == criteo_data.array("valid", "ids")).all()
+    assert (
+        table[[f.name for f in criteo_data.schema.sparse]].to_numpy() == criteo_data.array("valid", "ids")
+    ).all()
     vocab = pq.read_table(criteo_data.path / "vocab" / "C3.parquet").to_pandas()
     assert vocab.id.tolist() == list(range(2, criteo_data.schema.sparse[2].rows))
     assert all(int(value, 16) == key for value, key in zip(vocab.value, vocab.key))
@@ -69,7 +73,9 @@ def test_parquet_and_vocabulary_hold_the_same(criteo_data: PreparedData):
     assert counted[2:].tolist() == vocab["count"].tolist()
 
 
-def test_threads_memory_and_compression_do_not_change_the_fingerprint(criteo_file: Path, criteo_data: PreparedData, tmp_path: Path):
+def test_threads_memory_and_compression_do_not_change_the_fingerprint(
+    criteo_file: Path, criteo_data: PreparedData, tmp_path: Path
+):
     options = PrepareOptions(min_count=5)
     one = prepare("criteo", [criteo_file], tmp_path / "one", options, threads=1, memory=256 << 20)
     zipped = tmp_path / "criteo.tsv.gz"
@@ -87,7 +93,12 @@ def test_threads_memory_and_compression_do_not_change_the_fingerprint(criteo_fil
 
 
 def test_limit_cap_and_scope(criteo_file: Path, frame: pd.DataFrame, tmp_path: Path):
-    data = prepare("criteo", [criteo_file], tmp_path / "d", PrepareOptions(limit=7001, cap=10, min_count=1, vocab_scope="all"))
+    data = prepare(
+        "criteo",
+        [criteo_file],
+        tmp_path / "d",
+        PrepareOptions(limit=7001, cap=10, min_count=1, vocab_scope="all"),
+    )
     assert sum(data.manifest["rows"].values()) == data.manifest["rows_in"] == 7001
     assert data.rows("train") == int((frame.split[:7001] == "train").sum())
     assert max(data.schema.table_rows) == 10
@@ -182,7 +193,9 @@ def test_a_disk_that_is_too_small_is_told_before_the_work(criteo_file: Path, tmp
         (lambda row: [*row[:20], "xyz", *row[21:]], 3, "C7", "not hexadecimal"),
     ],
 )
-def test_a_bad_line_is_named_or_skipped_and_counted(criteo_file: Path, tmp_path: Path, change, line, column, reason):
+def test_a_bad_line_is_named_or_skipped_and_counted(
+    criteo_file: Path, tmp_path: Path, change, line, column, reason
+):
     rows = [text.split("\t") for text in criteo_file.read_text().splitlines()[:500]]
     rows[line - 1] = change(rows[line - 1])
     bad = tmp_path / "bad.tsv"
@@ -205,7 +218,9 @@ def test_a_bad_line_is_named_or_skipped_and_counted(criteo_file: Path, tmp_path:
 
 def test_bad_utf8_in_a_text_column_is_a_bad_row(tmp_path: Path):
     recipe = tmp_path / "mine.yaml"
-    recipe.write_text("name: mine\nseparator: ','\nheader: true\nlabel: {column: y}\nsparse: [{columns: [city]}]\n")
+    recipe.write_text(
+        "name: mine\nseparator: ','\nheader: true\nlabel: {column: y}\nsparse: [{columns: [city]}]\n"
+    )
     (tmp_path / "log.csv").write_bytes(b"y,city\n1,Bern\n0,Z\xfcrich\n1,Basel\n" + b"0,Bern\n" * 50)
     with pytest.raises(DataError, match="line 3, column city: not valid UTF-8"):
         prepare(str(recipe), [tmp_path / "log.csv"], tmp_path / "d")
@@ -264,11 +279,19 @@ def test_own_csv_with_strings_floats_quotes_and_missing(tmp_path: Path):
 
 def test_parquet_input_gives_what_text_gives(tmp_path: Path):
     rng = np.random.default_rng(1)
-    frame = pd.DataFrame({"label": rng.integers(0, 2, 500), "price": rng.random(500).round(2), "user": rng.integers(0, 30, 500).astype(str)})
+    frame = pd.DataFrame(
+        {
+            "label": rng.integers(0, 2, 500),
+            "price": rng.random(500).round(2),
+            "user": rng.integers(0, 30, 500).astype(str),
+        }
+    )
     frame.loc[::9, "user"] = None
     frame.to_csv(tmp_path / "log.csv", index=False)
     frame.to_parquet(tmp_path / "log.parquet")
-    common = "label: {column: label}\ndense: [{columns: [price]}]\nsparse: [{columns: [user], kind: string}]\n"
+    common = (
+        "label: {column: label}\ndense: [{columns: [price]}]\nsparse: [{columns: [user], kind: string}]\n"
+    )
     (tmp_path / "c.yaml").write_text("name: c\nseparator: ','\nheader: true\n" + common)
     (tmp_path / "p.yaml").write_text("name: p\nformat: parquet\n" + common)
     text = prepare(str(tmp_path / "c.yaml"), [tmp_path / "log.csv"], tmp_path / "a")
@@ -284,7 +307,9 @@ def test_avazu_derives_time_and_splits_by_day(tmp_path: Path):
 
     generate("avazu", 5000, 3, tmp_path / "a.csv")
     frame = pd.read_csv(tmp_path / "a.csv", dtype=str)
-    data = prepare("avazu", [tmp_path / "a.csv"], tmp_path / "d", PrepareOptions(protocol="time-last-day", min_count=1))
+    data = prepare(
+        "avazu", [tmp_path / "a.csv"], tmp_path / "d", PrepareOptions(protocol="time-last-day", min_count=1)
+    )
     day = frame.hour.str[:6]
     days = sorted(day.unique())
     assert data.rows("test") == int((day == days[-1]).sum())
@@ -301,9 +326,13 @@ def test_kdd12_joins_profiles_and_keeps_impressions_only_when_asked(tmp_path: Pa
     generate("kdd12", 4000, 3, tmp_path / "t.txt")
     raw = pd.read_csv(tmp_path / "t.txt", sep="\t", header=None, dtype=str)
     profile = pd.read_csv(tmp_path / "userid_profile.txt", sep="\t", header=None, dtype=str).set_index(0)
-    data = prepare("kdd12", [tmp_path / "t.txt"], tmp_path / "d", PrepareOptions(min_count=1, vocab_scope="all"))
+    data = prepare(
+        "kdd12", [tmp_path / "t.txt"], tmp_path / "d", PrepareOptions(min_count=1, vocab_scope="all")
+    )
     assert [f.name for f in data.schema.dense] == ["depth", "position"]
-    with_it = prepare("kdd12", [tmp_path / "t.txt"], tmp_path / "e", PrepareOptions(with_columns=("impressions",)))
+    with_it = prepare(
+        "kdd12", [tmp_path / "t.txt"], tmp_path / "e", PrepareOptions(with_columns=("impressions",))
+    )
     assert [f.name for f in with_it.schema.dense] == ["depth", "position", "impressions"]
     clicks = sum(data.manifest["click_rate"][s] * data.rows(s) for s in ("train", "valid", "test"))
     assert clicks == pytest.approx((raw[0].astype(int) > 0).sum())
@@ -317,10 +346,28 @@ def test_kdd12_joins_profiles_and_keeps_impressions_only_when_asked(tmp_path: Pa
 
 def test_the_manifest_is_complete(criteo_data: PreparedData):
     manifest = json.loads((criteo_data.path / "manifest.json").read_text())
-    for name in ("fingerprint", "rows", "rows_in", "rejects", "click_rate", "cardinality", "sources", "checksums", "options", "versions"):
+    for name in (
+        "fingerprint",
+        "rows",
+        "rows_in",
+        "rejects",
+        "click_rate",
+        "cardinality",
+        "sources",
+        "checksums",
+        "options",
+        "versions",
+    ):
         assert name in manifest
     assert not (criteo_data.path / ".work").exists()
-    assert set(criteo_data.summary()) >= {"fingerprint", "rows", "rows_in", "rejects", "click_rate", "cardinality"}
+    assert set(criteo_data.summary()) >= {
+        "fingerprint",
+        "rows",
+        "rows_in",
+        "rejects",
+        "click_rate",
+        "cardinality",
+    }
 
 
 def test_a_changed_file_is_found(criteo_file: Path, tmp_path: Path):

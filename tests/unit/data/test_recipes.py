@@ -39,11 +39,19 @@ def test_unknown_recipe_suggests_the_nearest():
 
 def test_all_faults_of_a_recipe_come_at_once(tmp_path: Path):
     path = tmp_path / "bad.yaml"
-    path.write_text("name: bad\nseperator: ','\nheader: maybe\nlabel: {colum: y}\nsparse: [{columns: [a], kind: strng}]\n")
+    path.write_text(
+        "name: bad\nseperator: ','\nheader: maybe\nlabel: {colum: y}\nsparse: [{columns: [a], kind: strng}]\n"
+    )
     with pytest.raises(ConfigError) as caught:
         load_recipe(str(path))
     text = str(caught.value)
-    for part in ("'seperator'; did you mean 'separator'", "header", "'label.colum'; did you mean 'column'", "sparse.0.kind", "label.column is required"):
+    for part in (
+        "'seperator'; did you mean 'separator'",
+        "header",
+        "'label.colum'; did you mean 'column'",
+        "sparse.0.kind",
+        "label.column is required",
+    ):
         assert part in text
 
 
@@ -53,7 +61,10 @@ def test_all_faults_of_a_recipe_come_at_once(tmp_path: Path):
         ("name: x\nlabel: {column: y}\nsparse: [{columns: [a]}]\n", "columns is required"),
         ("name: x\nheader: true\nlabel: {column: y}\nsparse: [{columns: [a, a]}]\n", "inputs named twice: a"),
         ("name: x\ncolumns: [y, a]\nlabel: {column: y}\nsparse: [{columns: [b]}]\n", "not in columns: b"),
-        ("name: x\nheader: true\nseparator: '::'\nlabel: {column: y}\nsparse: [{columns: [b]}]\n", "one ASCII character"),
+        (
+            "name: x\nheader: true\nseparator: '::'\nlabel: {column: y}\nsparse: [{columns: [b]}]\n",
+            "one ASCII character",
+        ),
     ],
 )
 def test_inconsistent_recipes_say_why(tmp_path: Path, text: str, message: str):

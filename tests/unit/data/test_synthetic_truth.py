@@ -68,7 +68,11 @@ def test_crosses_average_to_zero_on_their_margins(layout: str) -> None:
             continue
         values = term.evaluate(inputs).astype(np.float64)
         # Every single column, and for third-order terms every pair, must explain next to nothing.
-        margins = [(c,) for c in columns] if len(columns) == 2 else [columns[:2], columns[1:], (columns[0], columns[2])]
+        margins = (
+            [(c,) for c in columns]
+            if len(columns) == 2
+            else [columns[:2], columns[1:], (columns[0], columns[2])]
+        )
         for margin in margins:
             width = 10_000
             codes = sum(inputs.codes[c].astype(np.int64) * width**i for i, c in enumerate(margin))
@@ -96,7 +100,10 @@ def test_a_linear_model_leaves_the_gap_and_the_terms_close_it() -> None:
     def logloss(scores: np.ndarray) -> float:
         return float(np.logaddexp(0, np.where(y[test], -scores, scores)).mean())
 
-    ids = np.stack([np.minimum(inputs.codes[c], 100) for c in sorted(inputs.codes) if len(shape.laws()[c]) < 1000], axis=1)
+    ids = np.stack(
+        [np.minimum(inputs.codes[c], 100) for c in sorted(inputs.codes) if len(shape.laws()[c]) < 1000],
+        axis=1,
+    )
     one_hot = OneHotEncoder(handle_unknown="ignore", min_frequency=20).fit(ids[train])
     linear = LogisticRegression(C=0.3, max_iter=60, tol=1e-3).fit(one_hot.transform(ids[train]), y[train])
     margins = logloss(linear.decision_function(one_hot.transform(ids[test])))

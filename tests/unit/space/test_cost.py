@@ -64,7 +64,10 @@ def test_gate_and_sum_take_the_wider_side(ops):
     square = (32 * 32 + 32, 32 * 32) if ops == "gate" else (0, 0)
     bias_on = 64 if ops == "gate" else 0  # gate keeps its biases next to a LayerNorm
     assert parts(block, False, before=[PLAIN])[ops] == (square[0] + 32 * 64 + 64, square[1] + 32 * 64)
-    assert parts(block, True, before=[PLAIN])[ops] == (square[0] + 32 * 64 + bias_on + 128, square[1] + 32 * 64)
+    assert parts(block, True, before=[PLAIN])[ops] == (
+        square[0] + 32 * 64 + bias_on + 128,
+        square[1] + 32 * 64,
+    )
     swapped = replace(block, left=(1,), right=(0,))
     assert parts(swapped, True, before=[PLAIN]) == parts(block, True, before=[PLAIN])
 

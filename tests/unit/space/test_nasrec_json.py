@@ -16,9 +16,27 @@ from recnas.space.nasrec_reference import from_reference, to_reference
 
 FULL_FILE = {
     "micro": [
-        {"active_nodes": [2, 5], "dense_in_dims": 32, "sparse_in_dims": 16, "dense_sparse_interact": 1, "deep_fm": 0},
-        {"active_nodes": [1, 4], "dense_in_dims": 512, "sparse_in_dims": 48, "dense_sparse_interact": 0, "deep_fm": 1},
-        {"active_nodes": [3, 5], "dense_in_dims": 64, "sparse_in_dims": 64, "dense_sparse_interact": 0, "deep_fm": 0},
+        {
+            "active_nodes": [2, 5],
+            "dense_in_dims": 32,
+            "sparse_in_dims": 16,
+            "dense_sparse_interact": 1,
+            "deep_fm": 0,
+        },
+        {
+            "active_nodes": [1, 4],
+            "dense_in_dims": 512,
+            "sparse_in_dims": 48,
+            "dense_sparse_interact": 0,
+            "deep_fm": 1,
+        },
+        {
+            "active_nodes": [3, 5],
+            "dense_in_dims": 64,
+            "sparse_in_dims": 64,
+            "dense_sparse_interact": 0,
+            "deep_fm": 0,
+        },
     ],
     "macro": [
         {"dense_idx": [0], "sparse_idx": [0], "dense_left_idx": [0], "dense_right_idx": [0]},
@@ -40,8 +58,20 @@ FULL_ARCH = NasrecArch(
 )
 SMALL_FILE = {
     "micro": [
-        {"active_nodes": [0, 2], "dense_in_dims": 16, "sparse_in_dims": 16, "dense_sparse_interact": 0, "deep_fm": 0},
-        {"active_nodes": [1, 2], "dense_in_dims": 1024, "sparse_in_dims": 64, "dense_sparse_interact": 1, "deep_fm": 1},
+        {
+            "active_nodes": [0, 2],
+            "dense_in_dims": 16,
+            "sparse_in_dims": 16,
+            "dense_sparse_interact": 0,
+            "deep_fm": 0,
+        },
+        {
+            "active_nodes": [1, 2],
+            "dense_in_dims": 1024,
+            "sparse_in_dims": 64,
+            "dense_sparse_interact": 1,
+            "deep_fm": 1,
+        },
     ],
     "macro": [
         {"dense_idx": [0], "sparse_idx": [0], "dense_left_idx": [0], "dense_right_idx": [0]},
@@ -213,7 +243,9 @@ def test_a_space_checks_what_it_reads():
     assert own_widths.from_dict(own_widths.to_dict(arch)) == arch
 
 
-PUBLISHED = Path(os.environ.get("RECNAS_SHARED", Path(__file__).parents[3].parent / "shared")) / "data/nasrec_best"
+PUBLISHED = (
+    Path(os.environ.get("RECNAS_SHARED", Path(__file__).parents[3].parent / "shared")) / "data/nasrec_best"
+)
 
 
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published architectures are not at hand")

@@ -118,9 +118,10 @@ def test_positions_count_for_shared_weights_only():
 
 def test_dead_blocks_do_not_count_not_even_their_number():
     assert chain(replace(PLAIN, dense_dim=1024), PLAIN).key == chain(PLAIN).key
-    assert chain(PLAIN, PLAIN, PLAIN, replace(PLAIN, dense_in=(0, 2))).key == chain(
-        PLAIN, replace(PLAIN, dense_in=(0, 1))
-    ).key
+    assert (
+        chain(PLAIN, PLAIN, PLAIN, replace(PLAIN, dense_in=(0, 2))).key
+        == chain(PLAIN, replace(PLAIN, dense_in=(0, 1))).key
+    )
 
 
 def test_sum_does_not_tell_left_from_right_but_gate_does():

@@ -61,7 +61,9 @@ def test_every_choice_comes_up(name):
     assert {op for block in blocks for op in block.sparse_ops} == set(space.rules.sparse_ops)
     assert {block.dense_dim for block in blocks} == set(space.rules.dense_dims)
     assert {block.sparse_dim for block in blocks} == set(space.rules.sparse_dims)
-    assert {(block.merge, block.fm) for block in blocks} == {(x, y) for x in (True, False) for y in (True, False)}
+    assert {(block.merge, block.fm) for block in blocks} == {
+        (x, y) for x in (True, False) for y in (True, False)
+    }
 
 
 @pytest.mark.parametrize("name", SPACES)
@@ -72,7 +74,14 @@ def test_single_path_has_one_of_everything(name):
         arch = space.sample_path(rng, "single-path")
         space.validate(arch)
         for block in arch.blocks:
-            chosen = (block.dense_ops, block.sparse_ops, block.dense_in, block.sparse_in, block.left, block.right)
+            chosen = (
+                block.dense_ops,
+                block.sparse_ops,
+                block.dense_in,
+                block.sparse_in,
+                block.left,
+                block.right,
+            )
             assert all(len(values) == 1 for values in chosen)
 
 

@@ -54,7 +54,11 @@ def test_faults_of_any_path(b, changes, message):
 @pytest.mark.parametrize(
     ("b", "changes", "message"),
     [
-        (3, {"dense_ops": ("fc", "dot")}, "block 3: dense_ops has 2 operators where a search candidate has one"),
+        (
+            3,
+            {"dense_ops": ("fc", "dot")},
+            "block 3: dense_ops has 2 operators where a search candidate has one",
+        ),
         (3, {"left": (0, 2)}, "block 3: left reads 2 inputs where a search candidate reads at most 1"),
     ],
 )
@@ -75,7 +79,12 @@ def test_all_faults_are_listed_at_once():
     arch = broken(2, dense_dim=5, left=(7,))
     with pytest.raises(SpaceError) as caught:
         SPACE.validate(replace(arch, space="elsewhere", blocks=arch.blocks[:2]))
-    for part in ("drawn from 'elsewhere'", "2 blocks where the space has 3", "dense_dim is 5", "left reads input 7"):
+    for part in (
+        "drawn from 'elsewhere'",
+        "2 blocks where the space has 3",
+        "dense_dim is 5",
+        "left reads input 7",
+    ):
         assert part in caught.value.what
     assert caught.value.fix
 

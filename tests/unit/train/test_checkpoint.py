@@ -47,7 +47,10 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 
 def test_round_trip(tmp_path: Path) -> None:
-    tensors, facts = some_tensors(), {"position": {"epoch": 1, "batch": 12}, "loss": 0.25, "names": ["a", None, True]}
+    tensors, facts = (
+        some_tensors(),
+        {"position": {"epoch": 1, "batch": 12}, "loss": 0.25, "names": ["a", None, True]},
+    )
     path = save(tmp_path / "checkpoints", 123, tensors, facts, made_from={"data": "f00"})
     assert path.name == "step-000123"
     saved = load(path, made_from={"data": "f00"})
@@ -143,7 +146,6 @@ def counted(act: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Call `act(number)` before every call that changes the disk for good."""
     calls = [0]
     for module, name in SYSTEM_CALLS:
-
         real = getattr(module, name)
 
         def wrapped(*args: Any, real: Any = real, **kwargs: Any) -> Any:
@@ -213,7 +215,12 @@ def test_random_state_continues_exactly() -> None:
     state = json.loads(json.dumps(random_state(**generators)))
 
     def draw() -> list[float]:
-        return [numpy_rng.random(), float(torch.rand((), generator=torch_rng)), mersenne.random(), float(torch.rand(()))]
+        return [
+            numpy_rng.random(),
+            float(torch.rand((), generator=torch_rng)),
+            mersenne.random(),
+            float(torch.rand(())),
+        ]
 
     first = draw()
     restore_random_state(state, **generators)
@@ -223,7 +230,11 @@ def test_random_state_continues_exactly() -> None:
 
 
 def test_what_cannot_be_saved_is_named(tmp_path: Path) -> None:
-    for wrong in (torch.empty(2, device="meta"), torch.zeros(2).to_sparse(), torch.zeros(2, dtype=torch.complex64)):
+    for wrong in (
+        torch.empty(2, device="meta"),
+        torch.zeros(2).to_sparse(),
+        torch.zeros(2, dtype=torch.complex64),
+    ):
         with pytest.raises(RunError, match="tensor bad"):
             save(tmp_path, 1, {"bad": wrong}, {})
     with pytest.raises(ValueError):
@@ -237,11 +248,18 @@ def test_embeddings_go_through_a_file_to_the_other_backend(tmp_path: Path) -> No
     lookup = fused.begin(torch.arange(20).view(10, 2))
     lookup.leaf.sum().backward()
     lookup.apply()
-    flat = {f"{part}/{name}": tensor for part, tables in fused.state_dict().items() for name, tensor in tables.items()}
+    flat = {
+        f"{part}/{name}": tensor
+        for part, tables in fused.state_dict().items()
+        for name, tensor in tables.items()
+    }
     saved = load(save(tmp_path, 1, flat, {})).tensors
     plain = build_embeddings(schema, 8, "plain", seed=2)
     plain.load_state_dict(
-        {part: {name: saved[f"{part}/{name}"] for name in tables} for part, tables in plain.state_dict().items()}
+        {
+            part: {name: saved[f"{part}/{name}"] for name in tables}
+            for part, tables in plain.state_dict().items()
+        }
     )
     assert all(torch.equal(plain.sums[name], fused.sums[name]) for name in fused.sums)
     assert all(torch.equal(plain.weights[name], fused.weights[name]) for name in fused.weights)

@@ -56,7 +56,9 @@ def test_equals_scikit_learn(distinct: int | None) -> None:
     assert result["logloss"] == pytest.approx(log_loss(label, probability), abs=1e-12)
     rate = float(label.mean(dtype=torch.float64))
     assert result["click_rate"] == pytest.approx(rate)
-    assert result["normalized_entropy"] == pytest.approx(log_loss(label, probability) / log_loss(label, torch.full_like(probability, rate)))
+    assert result["normalized_entropy"] == pytest.approx(
+        log_loss(label, probability) / log_loss(label, torch.full_like(probability, rate))
+    )
     assert result["calibration"] == pytest.approx(float(probability.mean()) / rate)
     assert result["calibration_error"] == pytest.approx(slow_calibration_error(score, label, 20), abs=1e-9)
     assert result["reasons"] == {}
@@ -73,8 +75,12 @@ def test_probabilities() -> None:
     probability = score.sigmoid()
     result = feed(Metrics(logits=False), probability, label)
     assert result["logloss"] == pytest.approx(log_loss(label, probability), abs=1e-6)
-    assert result["calibration_error"] == pytest.approx(feed(Metrics(), score, label)["calibration_error"], abs=1e-6)
-    assert math.isfinite(feed(Metrics(logits=False), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]))["logloss"])
+    assert result["calibration_error"] == pytest.approx(
+        feed(Metrics(), score, label)["calibration_error"], abs=1e-6
+    )
+    assert math.isfinite(
+        feed(Metrics(logits=False), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]))["logloss"]
+    )
 
 
 def test_logits_far_from_zero_stay_exact() -> None:
@@ -83,7 +89,9 @@ def test_logits_far_from_zero_stay_exact() -> None:
 
 
 @pytest.mark.parametrize("distinct", [None, 30, 0.5])
-def test_spilled_to_disk_gives_the_same(distinct: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spilled_to_disk_gives_the_same(
+    distinct: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     score, label = clicks(30_000, distinct)  # type: ignore[arg-type]
     score[::97] = -0.0
     expected = feed(Metrics(), score, label)

@@ -24,7 +24,12 @@ def test_the_full_path_fades_out_over_the_steps_that_are_run(space):
     assert sampler.path(0) == space.full_path()
     assert sampler.full_probability(100) == pytest.approx(0.5)
     full = space.full_path()
-    share = np.mean([sum(b.dense_ops == f.dense_ops for b, f in zip(sampler.path(s).blocks, full.blocks)) / 7 for s in range(90, 110)])
+    share = np.mean(
+        [
+            sum(b.dense_ops == f.dense_ops for b, f in zip(sampler.path(s).blocks, full.blocks)) / 7
+            for s in range(90, 110)
+        ]
+    )
     assert 0.3 < share < 0.7
     for step in (200, 500, 999):
         space.validate(sampler.path(step))  # a candidate as a search would draw it
