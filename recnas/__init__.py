@@ -1,13 +1,26 @@
 """recnas finds architectures for click-through-rate models.
 
+    import recnas
+    run = recnas.search("synthetic/laptop", "runs/first")      # or recnas.open_run("runs/first")
+    run.best.build(), run.table(), run.result
+
 `import recnas` is cheap: nothing heavy is loaded until it is used.
 """
 
 from __future__ import annotations
 
-from importlib import metadata
+from importlib import import_module, metadata
+from typing import Any
 
 try:
     __version__ = metadata.version("recnas")
 except metadata.PackageNotFoundError:  # running from a source tree that was not installed
     __version__ = "0+unknown"
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("open_run", "Run"):
+        return getattr(import_module("recnas.api"), name)
+    if name == "search":  # a package that can be called
+        return import_module("recnas.search")
+    raise AttributeError(f"module 'recnas' has no attribute {name!r}")

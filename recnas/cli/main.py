@@ -25,7 +25,12 @@ COMMANDS = {
     "warmup": "warm up a weight-sharing supernet on a share of the data",
     "score": "score architectures with training-free proxies on a warmed supernet",
     "search": "search for an architecture, end to end",
+    "export": "write a trained model for serving: pt2 or ONNX, vocabularies, an example",
+    "predict": "score a raw file with a trained model",
     "forecast": "say what a search would need here, in memory and minutes",
+    "bench": "train a table of architectures, and run searchers on it",
+    "correlate": "say how well proxies rank a table of trained architectures",
+    "watch": "follow a run",
     "configs": "list the shipped experiment configs, show one, or copy one to edit",
 }
 

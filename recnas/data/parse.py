@@ -62,7 +62,9 @@ def text_reader(
     side by side in memory while cells of one column do not.
     """
     position = {name: i for i, name in enumerate(names)}
-    groups: dict[tuple[str, str | None], list[int]] = {("number", None): [position[recipe.label.column]]}
+    groups: dict[tuple[str, str | None], list[int]] = {}
+    if recipe.label.column in position:  # rows that are only to be predicted need none
+        groups["number", None] = [position[recipe.label.column]]
     if recipe.time is not None and recipe.time.column is not None:
         groups.setdefault(("int", None), []).append(position[recipe.time.column])
     for column in inputs:

@@ -25,6 +25,7 @@ from recnas.model.embeddings import Embeddings
 from recnas.model.supernet import Candidate, Supernet
 from recnas.train.checkpoint import load, load_latest, save
 from recnas.train.evaluate import evaluate
+from recnas.train.loop import SupernetPaths
 from recnas.train.schedule import Schedule
 from recnas.train.settings import TrainSettings
 
@@ -100,7 +101,7 @@ class OneShotWork:
             found = torch.autograd.grad(loss, [params[name] for name in head])
             with torch.no_grad():
                 for name, gradient in zip(head, found):
-                    rate = schedule(step) * (self.train.head_lr_share if name in plan.head.weight else 1.0)
+                    rate = schedule(step) * ((self.train.head_lr_share or SupernetPaths.head_lr_share) if name in plan.head.weight else 1.0)
                     sums[name].addcmul_(gradient, gradient)
                     params[name].addcdiv_(gradient, sums[name].sqrt().add_(self.train.eps), value=-rate)
         return {name: tensor.detach() for name, tensor in params.items()}

@@ -2,6 +2,7 @@
 
     RUN/manifest.json   architecture, settings, data fingerprint, versions
     RUN/arch.json       the architecture in recnas's own format
+    RUN/schema.json     the inputs, so that the weights can be loaded without the data
     RUN/ledger.jsonl    one line per finished seed
     RUN/seed-0/         checkpoint with weights and tables
     RUN/result.json     mean and standard deviation over the seeds
@@ -68,6 +69,7 @@ def train(
     )
     with run.locked():
         (run.path / "arch.json").write_text(dump_arch(arch))
+        write_json(run.path / "schema.json", data.schema.to_dict())
         done = {event["seed"]: event for event in run.ledger.read()}
         for seed in range(first_seed, first_seed + seeds):
             if seed not in done:

@@ -30,9 +30,13 @@ def score(
                 "Raise score.batches.",
             )
     stats = Stats(network, batches, seed)
+    last_use = {kind: number for number, proxy in enumerate(proxies) for kind in proxy.needs}
     found = {}
-    for proxy in proxies:
+    for number, proxy in enumerate(proxies):
         result = proxy.score(stats)
+        for kind, last in last_use.items():
+            if last == number:  # a kept graph holds every activation of the network
+                stats.drop(kind)
         bad = [
             part
             for part, value in {"value": result.value, **result.terms}.items()

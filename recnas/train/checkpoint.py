@@ -288,11 +288,12 @@ def _step(path: Path) -> int:
 
 
 def _free_name(folder: Path, step: int) -> Path:
-    """A step that is saved again gets a further name: the earlier folder stays until the new one is whole."""
-    again = 0
-    while (path := folder / (f"step-{step:06d}" + (f".{again}" if again else ""))).exists():
-        again += 1
-    return path
+    """A step that is saved again gets a further name: the earlier folder stays until the new one is whole.
+
+    The name sorts behind all of its step, also if the first of them is gone.
+    """
+    taken = [_age(path)[1] for path in _candidates(folder) if _step(path) == step]
+    return folder / (f"step-{step:06d}" + (f".{max(taken) + 1}" if taken else ""))
 
 
 def _remove(path: Path) -> None:

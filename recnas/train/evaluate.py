@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
@@ -25,12 +26,26 @@ def evaluate(
     rows: int | None = None,
     device: torch.device | str = "cpu",
     on_rows: Callable[[int], None] | None = None,
+    on_logits: Callable[[Tensor], None] | None = None,
 ) -> dict[str, Any]:
-    """`logloss`, `auc` and the rest of `Metrics.result`; `rows` limits it to the first rows."""
+    """`logloss`, `auc` and the rest of `Metrics.result`; `rows` limits it to the first rows.
+
+    A module is in eval mode meanwhile and gets its own mode back. `on_logits` sees the logits of every batch.
+    """
     metrics = Metrics()
-    for batch in BatchLoader(data, split, batch_size, rows=rows).epoch():
-        batch = batch.to(device)
-        metrics.update(network(batch.dense, embeddings.lookup(batch.ids)), batch.label)
-        if on_rows is not None:
-            on_rows(len(batch))
+    was_training = isinstance(network, nn.Module) and network.training
+    if isinstance(network, nn.Module):
+        network.eval()
+    try:
+        for batch in BatchLoader(data, split, batch_size, rows=rows).epoch():
+            batch = batch.to(device)
+            logits = network(batch.dense, embeddings.lookup(batch.ids))
+            metrics.update(logits, batch.label)
+            if on_logits is not None:
+                on_logits(logits)
+            if on_rows is not None:
+                on_rows(len(batch))
+    finally:
+        if isinstance(network, nn.Module):
+            network.train(was_training)
     return metrics.result()

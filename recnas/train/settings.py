@@ -35,9 +35,7 @@ class TrainSettings(Settings):
     least_rise: int = Field(
         70, ge=0
     )  # steps a rise to the full rate takes at least; shorter runs stay below it
-    head_lr_share: float = Field(
-        0.05, gt=0
-    )  # the head's weights learn at this share of lr; see Trainee.heads
+    head_lr_share: float | None = Field(None, gt=0)  # of lr, for the head; null: 1, in a supernet 0.05
     clip: float | None = Field(5.0, gt=0)  # of the global gradient norm
     shuffle: bool = True
     layernorm: bool = True

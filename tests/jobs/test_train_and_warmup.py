@@ -131,13 +131,14 @@ def test_a_supernet_of_other_data_is_refused(warm: Path, tmp_path: Path):
 
 def test_every_shipped_config_is_valid():
     from recnas.config import load_settings
+    from recnas.jobs.search_settings import SearchConfig
     from recnas.jobs.settings import WarmupConfig
     from recnas.resources import resource_dir
 
     found = sorted(resource_dir("configs").rglob("*.yaml"))
     assert found
     for path in found:
-        load_settings(WarmupConfig, path)
+        load_settings(WarmupConfig if path.stem == "warmup" else SearchConfig, path)
         header = path.read_text().split("\ndata:")[0]
         for part in ("What it does:", "How long:", "Run:", "Override:"):
             assert part in header, path

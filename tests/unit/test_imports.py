@@ -23,7 +23,9 @@ ROWS: list[tuple[str, ...]] = [
     ("search", "engines"),
     ("bench",),
     ("jobs",),
-    ("report", "cli"),
+    ("report",),
+    ("cli",),
+    ("api",),
     ("testing",),
 ]
 

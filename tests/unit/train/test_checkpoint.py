@@ -263,3 +263,12 @@ def test_embeddings_go_through_a_file_to_the_other_backend(tmp_path: Path) -> No
     )
     assert all(torch.equal(plain.sums[name], fused.sums[name]) for name in fused.sums)
     assert all(torch.equal(plain.weights[name], fused.weights[name]) for name in fused.weights)
+
+
+def test_a_step_saved_again_and_again_is_always_the_newest(tmp_path: Path) -> None:
+    for value in range(4):
+        path = save(tmp_path, 0, {"x": torch.tensor([value])}, {}, keep=1)
+        assert latest(tmp_path) == path
+        found = load_latest(tmp_path)
+        assert found is not None
+        assert found.tensors["x"].tolist() == [value]

@@ -1,0 +1,78 @@
+"""Tables of architectures that were really trained, and searches on them.
+
+  recnas bench build --data data/synthetic --archs 200 --seeds 1 --out runs/table      # hours; resumable
+  recnas bench build --data data/synthetic --archs 200 --out runs/table rows=400000 train.lr=0.1
+  recnas bench regret runs/table --methods evolution local random --candidates 60      # seconds
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from recnas.cli.options import add_json, print_json, table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("build", "regret"), help="train a table, or run searchers on one")
+    parser.add_argument("items", nargs="*", metavar="TABLE | key=value", help="regret: the table; build: settings such as rows=400000")
+    parser.add_argument("--data", metavar="DIR", help="build: a prepared data set")
+    parser.add_argument("--space", default="nasrec-small", help="build: the search space (default: nasrec-small)")
+    parser.add_argument("--archs", type=int, default=200, metavar="N", help="build: how many architectures (default: 200)")
+    parser.add_argument("--seeds", type=int, metavar="K", help="build: trainings of each (default 1); regret: searches (default 200)")
+    parser.add_argument("--out", metavar="RUN", help="build: run directory")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="build: processes of one thread (default: all cores)")
+    parser.add_argument("--methods", nargs="+", default=["evolution", "local", "random"], metavar="NAME", help="regret: searchers")
+    parser.add_argument("--candidates", type=int, metavar="N", help="regret: evaluations of a search (default: half the table)")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return _build(args) if args.action == "build" else _regret(args)
+
+
+def _build(args: argparse.Namespace) -> int:
+    from recnas.config import apply_overrides, check_settings
+    from recnas.data.prepared import PreparedData
+    from recnas.errors import ConfigError
+    from recnas.jobs.bench_build import BenchSettings, bench_build
+    from recnas.progress import Progress
+
+    if not args.data or not args.out:
+        raise ConfigError("--data and --out are needed.", "recnas bench build --data DIR --archs 200 --out RUN")
+    if min(args.archs, args.seeds or 1, args.workers) < 1:
+        raise ConfigError("--archs, --seeds and --workers must be at least 1.")
+    values: dict = {"space": {"name": args.space}}
+    faults = apply_overrides(values, args.items)
+    settings = check_settings(BenchSettings, values, "the settings of the table", faults)
+    found = bench_build(
+        PreparedData.open(args.data), args.out, args.archs, args.seeds or 1, settings, args.workers, Progress(quiet=args.quiet)
+    )
+    if args.json:
+        print_json(found)
+    else:
+        print(f"{found['table']}: {found['rows']} trained networks ({found['trained']} of them now)")
+    return 0
+
+
+def _regret(args: argparse.Namespace) -> int:
+    from recnas.bench.ctr_table import CtrTable
+    from recnas.bench.regret import regret_curve
+    from recnas.bench.table_space import TableSpace
+    from recnas.errors import ConfigError
+
+    if len(args.items) != 1:
+        raise ConfigError("name one table.", "recnas bench regret runs/table")
+    truth = CtrTable.read(args.items[0])
+    space = TableSpace(truth.archs)
+    candidates = args.candidates or max(2, len(truth.archs) // 2)
+    curves = [regret_curve(method, space, truth.valid, candidates, args.seeds or 200) for method in args.methods]
+    if args.json:
+        print_json({"archs": len(truth.archs), "best": min(truth.valid.values()), "curves": [curve.to_dict() for curve in curves]})
+        return 0
+    marks = sorted({min(candidates, n) for n in (1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, candidates)})
+    rows = [[curve.method, *(f"{1e3 * curve.mean[n - 1]:.3f}" for n in marks)] for curve in curves]
+    print(f"mean regret in thousandths of log loss after so many of {len(truth.archs)} architectures, {curves[0].seeds} searches each")
+    print(table(rows, ["method", *map(str, marks)]))
+    return 0

@@ -1,0 +1,54 @@
+"""Say how well proxies rank a table of trained architectures, at each warm-up.
+
+  recnas bench build --data data/synthetic --archs 100 --out runs/table
+  recnas correlate runs/warm-0 runs/warm-1 runs/warm-10 --table runs/table --proxies sigeo,zico,naswot,params
+
++1 is a perfect ranking. Intervals are 95 % bootstrap percentiles over architectures.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from recnas.cli.options import add_json, print_json, table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="warm-up runs on the data of the table")
+    parser.add_argument("--table", required=True, metavar="TABLE", help="a run of recnas bench build, or its table.parquet")
+    parser.add_argument("--proxies", default="sigeo,zico,params,flops", metavar="a,b,c")
+    parser.add_argument("--archs", type=int, metavar="N", help="only the first N architectures of the table")
+    parser.add_argument("--shared-rows", type=int, default=0, metavar="N", help="also rank by the shared weights' log loss on N validation rows")
+    parser.add_argument("--batches", type=int, default=4, metavar="K", help="scoring batches (default: 4)")
+    parser.add_argument("--batch-size", type=int, default=512, metavar="N", help="rows of each (default: 512)")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes of one thread")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from recnas.bench.ctr_table import CtrTable
+    from recnas.config import check_settings
+    from recnas.jobs.correlate import correlate
+    from recnas.jobs.scoring import ScoreSettings
+    from recnas.progress import Progress
+
+    values = {"proxies": [name.strip() for name in args.proxies.split(",")], "batches": args.batches, "batch_size": args.batch_size}
+    settings = check_settings(ScoreSettings, values, "the scoring settings")
+    truth = CtrTable.read(args.table)
+    rows = correlate(args.runs, truth, settings, args.archs, args.workers, args.shared_rows, Progress(quiet=args.quiet))
+    if args.json:
+        print_json({"table": str(args.table), "rows": rows})
+        return 0
+    shown = []
+    for row in rows:
+        figures = [_figure(row[name], row[f"{name}_interval"]) for name in ("spearman", "kendall")]
+        shown.append([row["proxy"], "" if row["share"] is None else f"{row['share']:.1%}", str(row["n"]), *figures])
+    print(table(shown, ["proxy", "warm-up", "archs", "Spearman", "Kendall"]))
+    return 0
+
+
+def _figure(value: float | None, interval: list[float] | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:+.3f}" + (f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else "")

@@ -1,0 +1,72 @@
+"""Lay proxies beside the truth: rank correlation of each, at each warm-up, with a table of trained networks.
+
+Signed so that +1 is perfect: truth is minus the validation log loss, and a proxy that is better when low is
+negated. Intervals are bootstrap percentiles over architectures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from recnas.bench.correlation import rank_correlation
+from recnas.bench.ctr_table import CtrTable
+from recnas.errors import DataError
+from recnas.jobs.score import score_archs
+from recnas.jobs.scoring import ScoreSettings
+from recnas.jobs.settings import WarmupConfig
+from recnas.jobs.shared_loss import shared_losses
+from recnas.progress import Progress
+from recnas.proxies.registry import get_proxies
+from recnas.run import RunDir
+
+TERMS_OF = ("sigeo", "sigeo_released")  # whose parts are of interest on their own
+
+
+def correlate(
+    runs: Sequence[Path | str],
+    table: CtrTable,
+    settings: ScoreSettings,
+    archs: int | None = None,
+    workers: int = 1,
+    shared_rows: int = 0,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """One row per (warm-up run, proxy or term): Spearman and Kendall with intervals.
+
+    Args:
+        archs: how many of the table's architectures, in its order; None for all.
+        shared_rows: also rank by the log loss of the shared weights on so many validation rows; 0 does not.
+    """
+    keys = list(table.archs)[:archs]
+    described = [table.archs[key] for key in keys]
+    truth = [-table.valid[key] for key in keys]
+    better = {proxy.name: 1.0 if proxy.higher_is_better else -1.0 for proxy in get_proxies(settings.proxies)}
+    rows = []
+    for run in runs:
+        manifest = RunDir.open(run).manifest()
+        if manifest["data"]["fingerprint"] != table.data:
+            raise DataError(
+                f"{run} was warmed up on data {manifest['data']['fingerprint'][:12]}, the table was trained on {table.data[:12]}.",
+                "Use a warm-up of the same prepared data.",
+            )
+        share = WarmupConfig.model_validate(manifest["config"]).warmup.share
+        values: dict[str, list[float]] = {}
+        for result in score_archs(run, described, settings, workers, progress):
+            for name, found in result["scores"].items():
+                values.setdefault(name, []).append(better[name] * found["value"])
+                if name in TERMS_OF and "reason" not in found:
+                    for term, value in found["terms"].items():
+                        values.setdefault(f"{name}.{term}", []).append(-value if term == "loss" else value)
+        if shared_rows:
+            values["shared_logloss"] = [-loss for loss in shared_losses(run, described, shared_rows, progress)]
+        for name, found in values.items():
+            if len(found) == len(truth):  # a term is missing for degenerate networks
+                rows.append({"run": str(run), "share": share, "proxy": name, **rank_correlation(found, truth).to_dict()})
+    sizes = {"params (table)": table.params, "macs (table)": table.macs}
+    rows += [
+        {"run": "", "share": None, "proxy": name, **rank_correlation([float(by_key[key]) for key in keys], truth).to_dict()}
+        for name, by_key in sizes.items()
+    ]
+    return rows

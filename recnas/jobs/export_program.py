@@ -1,0 +1,135 @@
+"""A trained model as one program for serving: ids in, probabilities out, tables and folding inside.
+
+    pt2    torch.export, loaded with torch.export.load: needs torch only
+    onnx   ONNX, for onnxruntime and what else reads it; needs the packages of the extra `export`
+
+Both take `dense [B, I]` float32 and `ids [B, F]` int64 for any B, and give `probability [B]`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from recnas.config import nearest
+from recnas.data.schema import UNKNOWN_ID
+from recnas.errors import BackendMissing, ConfigError
+from recnas.jobs.trained import TrainedModel
+from recnas.model.embeddings import gather
+
+FORMATS = ("pt2", "onnx")
+ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+_TRACED_ROWS = 3  # neither 0 nor 1: those sizes would be taken for constants
+_BESIDE = 1 << 30  # bytes of weights from which ONNX keeps them in a file of their own (its limit is 2 GB)
+
+Program = Callable[[Tensor, Tensor], Tensor]
+
+
+class Scorer(nn.Module):
+    """Table lookup, network and sigmoid in one module.
+
+    Weights are held under plain names, because a network's own may contain Python keywords, which a traced
+    program cannot have as attributes.
+    """
+
+    def __init__(self, model: TrainedModel) -> None:
+        super().__init__()
+        self.stack = nn.Buffer(model.tables.stack.detach())
+        self.known_rows = nn.Buffer(torch.tensor(model.tables.row_map.true_rows, dtype=torch.int64))
+        self._network, self._row_map = (model.network,), (model.tables.row_map,)  # not as submodules
+        self._names = {name: f"weight_{i}" for i, (name, _) in enumerate(model.network.named_parameters())}
+        for name, parameter in model.network.named_parameters():
+            self.register_buffer(self._names[name], parameter.detach())
+
+    def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
+        """`[B]`. An id that no value has, as of a newer vocabulary, counts as unknown."""
+        (network,), (row_map,) = self._network, self._row_map
+        known = torch.where((ids >= 0) & (ids < self.known_rows), ids, UNKNOWN_ID)
+        embedded = gather(self.stack, row_map.stacked(row_map.fold(known)), ids.shape)
+        weights = {name: self.get_buffer(plain) for name, plain in self._names.items()}
+        return torch.func.functional_call(network, weights, (dense, embedded)).sigmoid()
+
+
+def check_format(name: str) -> None:
+    """Before anything is loaded: the format exists, and its packages are here."""
+    if name not in FORMATS:
+        raise ConfigError(
+            f"There is no export format {name!r}; {nearest(name, FORMATS)}", f"--to {' or --to '.join(FORMATS)}"
+        )
+    if name == "onnx":
+        absent = [package for package in ONNX_PACKAGES if importlib.util.find_spec(package) is None]
+        if absent:
+            raise BackendMissing(
+                f"Export to ONNX needs {', '.join(absent)}, not installed here.",
+                f"pip install {' '.join(ONNX_PACKAGES)}   (or export with --to pt2, which needs torch only)",
+            )
+
+
+@torch.no_grad()
+def write_program(model: TrainedModel, to: str, folder: Path) -> Path:
+    """Trace the model and write `model.pt2` or `model.onnx`."""
+    scorer = Scorer(model).eval()
+    # Made-up rows: a pt2 file keeps them as its example inputs.
+    inputs = (
+        torch.zeros(_TRACED_ROWS, model.schema.n_dense),
+        torch.zeros(_TRACED_ROWS, model.schema.n_sparse, dtype=torch.int64),
+    )
+    scorer(*inputs)  # fills caches of index tensors with real ones, before tracing could with placeholders
+    batch = torch.export.Dim("batch", min=1)
+    program = torch.export.export(scorer, inputs, dynamic_shapes={"dense": {0: batch}, "ids": {0: batch}})
+    path = folder / f"model.{to}"
+    if to == "pt2":
+        torch.export.save(program, path)
+        return path
+    with _quiet():
+        torch.onnx.export(
+            program,
+            (),
+            path,
+            input_names=["dense", "ids"],
+            output_names=["probability"],
+            dynamo=True,
+            external_data=scorer.stack.nbytes > _BESIDE,
+            verbose=False,
+        )
+    return path
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the converter has to say about itself."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def read_program(path: Path) -> Program:
+    """The written file as a function, loaded as a server would."""
+    if path.suffix == ".pt2":
+        module = torch.export.load(path).module()
+        return lambda dense, ids: module(dense, ids)
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    wanted = [given.name for given in session.get_inputs()]
+
+    def run(dense: Tensor, ids: Tensor) -> Tensor:
+        # A model without dense inputs has no use for them, and the converter leaves them out.
+        given: dict[str, np.ndarray] = {"dense": dense.numpy(), "ids": ids.numpy()}
+        (found,) = session.run(["probability"], {name: given[name] for name in wanted})
+        return torch.from_numpy(found)
+
+    return run

@@ -1,0 +1,216 @@
+"""Score a raw file with a trained model and the preprocessing it was trained with.
+
+Memory stays at the model plus one block of rows whatever the size of the file. Rows keep their order, and
+every raw row has its row in the output: one that cannot be read gets no probability but the reason.
+
+    row          from 0, over all raw files in the order given
+    probability  of a click, float32; empty if the row is bad
+    label        0 or 1, empty if it cannot be read; only where the raw file has the label column
+    reason       why a row is bad, else empty
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import torch
+
+from recnas.config import nearest
+from recnas.errors import ConfigError, DataError
+from recnas.jobs.predict_rows import EncodedRows, RawEncoder
+from recnas.jobs.trained import TrainedModel, load_trained
+from recnas.progress import Progress
+from recnas.train.metrics import Metrics
+
+SUFFIXES = (".parquet", ".csv")
+SHOWN_REJECTS = 5
+
+
+def predict(
+    spec: str,
+    raw: list[Path | str],
+    out: Path | str | None = None,
+    *,
+    data: Path | str | None = None,
+    side: tuple[str, ...] = (),
+    batch: int | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Predict every row of `raw`; see `load_trained` for `spec`. Returns the counts and the metrics.
+
+    Args:
+        out: a .parquet or .csv file for the predictions; without it only the figures are made.
+        data: the prepared data, if they are not where they were.
+        batch: rows per forward pass (default: the batch size of evaluation in training).
+    """
+    progress = progress or Progress(quiet=True)
+    if batch is not None and batch < 1:
+        raise ConfigError(f"--batch must be at least 1 (got {batch}).")
+    target = None if out is None else _target(Path(out), [Path(path) for path in raw])
+    model = load_trained(spec, data)
+    rows = RawEncoder(model.data(data), raw, side)
+    if target is None and not rows.labelled:
+        raise ConfigError(
+            f"{rows.sources[0].path} has no label column, so without a file for the predictions there is "
+            "nothing to report.",
+            "Say where they should go: --out predictions.parquet (or .csv)",
+        )
+    summary = _Summary(rows.labelled)
+    plain = rows.recipe.format == "text" and not any(source.compression for source in rows.sources)
+    progress.phase("predict", sum(source.size for source in rows.sources) / 1e6 if plain else None, "MB")
+    with _writer(target, rows.labelled) as write:
+        for block in rows.blocks():
+            logits = _logits(model, block, batch or model.settings.eval_batch_size)
+            write(_table(block, logits.sigmoid().numpy(), summary.rows, rows.labelled))
+            summary.add(block, logits)
+            progress.advance(block.bytes / 1e6)
+        if summary.rows == summary.rejects:
+            raise _nothing_read(rows, summary)
+    progress.end()
+    return {
+        "model": {"path": str(model.path), "key": model.arch.key, "seed": model.seed},
+        "data": model.fingerprint,
+        "raw": [str(source.path) for source in rows.sources],
+        "out": None if target is None else str(target),
+        **summary.result(),
+    }
+
+
+def _logits(model: TrainedModel, block: EncodedRows, size: int) -> torch.Tensor:
+    dense, ids = torch.from_numpy(block.dense), torch.from_numpy(block.ids)
+    parts = [
+        model.logits(dense[start : start + size], ids[start : start + size])
+        for start in range(0, len(ids), size)
+    ]
+    return torch.cat(parts).float().cpu() if parts else torch.zeros(0)
+
+
+class _Summary:
+    def __init__(self, labelled: bool) -> None:
+        self.rows = self.rejects = self.unlabelled = 0
+        self.predicted = 0.0
+        self.first_bad: list[dict[str, Any]] = []
+        self.metrics = Metrics() if labelled else None
+
+    def add(self, block: EncodedRows, logits: torch.Tensor) -> None:
+        for fault in block.bad[: SHOWN_REJECTS - len(self.first_bad)]:
+            self.first_bad.append({"row": self.rows + fault.line, "reason": _reason(fault)})
+        self.rows += block.lines
+        self.rejects += len(block.bad)
+        self.predicted += float(logits.double().sigmoid().sum())
+        if self.metrics is None:
+            return
+        label = torch.full_like(logits, torch.nan) if block.label is None else torch.from_numpy(block.label)
+        known = ~label.isnan()
+        self.unlabelled += int((~known).sum())
+        if bool(known.any()):
+            self.metrics.update(logits[known], label[known])
+
+    def result(self) -> dict[str, Any]:
+        good = self.rows - self.rejects
+        found: dict[str, Any] = {
+            "rows": self.rows,
+            "predicted": good,
+            "rejects": self.rejects,
+            "first_rejects": self.first_bad,
+            "mean_prediction": self.predicted / good if good else None,
+        }
+        if self.metrics is not None and self.metrics.rows:
+            measured = self.metrics.result()
+            found |= {name: measured[name] for name in ("click_rate", "logloss", "auc", "reasons")}
+            found["labelled"] = self.metrics.rows
+            found["unlabelled"] = self.unlabelled
+        return found
+
+
+def _nothing_read(rows: RawEncoder, summary: _Summary) -> DataError:
+    path = rows.sources[0].path
+    if not summary.rows:
+        return DataError(f"{path} has no rows.", "Was the download or copy cut short? Fetch it again.")
+    return DataError(
+        f"None of the {summary.rows:,} rows of {path} can be read; the first because: {summary.first_bad[0]['reason']}.",
+        f"The model was trained on {rows.recipe.name} files; check that --raw names one.",
+    )
+
+
+# The output file
+
+
+def _target(out: Path, raw: list[Path]) -> Path:
+    if out.suffix.lower() not in SUFFIXES:
+        raise ConfigError(
+            f"--out {out}: predictions are written as .parquet or .csv; "
+            f"{nearest(out.suffix or out.name, SUFFIXES)}",
+            f"--out {out.with_suffix('.parquet')}",
+        )
+    if out.exists() and any(path.exists() and out.samefile(path) for path in raw):
+        raise ConfigError(f"--out {out} is the raw file itself.", "Choose another --out.")
+    if not out.parent.is_dir():
+        raise ConfigError(f"--out {out}: there is no folder {out.parent}.", f"Make it: mkdir -p {out.parent}")
+    return out
+
+
+def _fields(labelled: bool) -> pa.Schema:
+    fields = [
+        ("row", pa.int64()),
+        ("probability", pa.float32()),
+        ("label", pa.int8()),
+        ("reason", pa.string()),
+    ]
+    return pa.schema([field for field in fields if labelled or field[0] != "label"])
+
+
+def _table(block: EncodedRows, probability: np.ndarray, first_row: int, labelled: bool) -> pa.Table:
+    """One row per raw row of the block."""
+    filled = np.zeros(block.lines, dtype=np.float32)
+    empty = np.ones(block.lines, dtype=bool)
+    filled[block.line], empty[block.line] = probability, False
+    columns = {
+        "row": pa.array(np.arange(first_row, first_row + block.lines)),
+        "probability": pa.array(filled, mask=empty),
+    }
+    if labelled:
+        label = np.full(block.lines, np.nan, dtype=np.float32)
+        if block.label is not None:
+            label[block.line] = block.label
+        columns["label"] = pa.array(np.nan_to_num(label).astype(np.int8), mask=np.isnan(label))
+    reasons: list[str | None] = [None] * block.lines
+    for fault in block.bad:
+        reasons[fault.line] = _reason(fault)
+    columns["reason"] = pa.array(reasons, pa.string())
+    return pa.table(columns, schema=_fields(labelled))
+
+
+def _reason(fault: Any) -> str:
+    where = f"column {fault.column}: " if fault.column else ""
+    return f"{where}{fault.reason} ({fault.text[:80]!r})"
+
+
+@contextmanager
+def _writer(target: Path | None, labelled: bool) -> Iterator[Any]:
+    """Gives a function that takes tables; the file appears under its name when everything is in it."""
+    if target is None:
+        yield lambda table: None
+        return
+    part = target.with_name(f".{target.name}.part-{os.getpid()}")
+    try:
+        make = pa_csv.CSVWriter if target.suffix.lower() == ".csv" else pq.ParquetWriter
+        with make(part, _fields(labelled)) as writer:
+            yield lambda table: writer.write_table(table)
+        os.replace(part, target)
+    except BaseException as error:
+        part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EACCES, errno.EROFS):
+            raise DataError(
+                f"{target} cannot be written: {error.strerror or error}.", "Choose another --out."
+            ) from None
+        raise

@@ -1,0 +1,38 @@
+"""A search small enough for a test, and what must be equal between two runs of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from recnas.config import check_settings
+from recnas.jobs.search_settings import SearchConfig
+
+
+def small_search(data: Path | str, **changes: Any) -> SearchConfig:
+    settings: dict[str, Any] = {
+        "data": str(data),
+        "space": {"name": "nasrec-small", "blocks": 3},
+        "warmup": {"share": 0.05, "least_steps": 10},
+        "score": {"batches": 2, "batch_size": 64},
+        "search": {"evolution": {"population": 6, "generations": 3, "children": 2, "tournament": 4}},
+        "final": {"top": 2, "rows": 2000},
+    }
+    return check_settings(SearchConfig, {**settings, **changes}, "the test")
+
+
+def as_yaml(config: SearchConfig, path: Path) -> Path:
+    path.write_text(json.dumps(config.model_dump(mode="json")))  # JSON is YAML
+    return path
+
+
+def what_counts(run: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Ledger and result without what a clock says or how many workers there were."""
+    lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    for line in lines:
+        line.pop("seconds", None)
+        line.pop("workers", None)
+    result = json.loads((run / "result.json").read_text())
+    result.pop("seconds")
+    return lines, result

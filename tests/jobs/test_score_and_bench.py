@@ -1,0 +1,128 @@
+"""Scoring lists of architectures, building a small table, and laying proxies beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from recnas.cli.main import main
+from recnas.errors import DataError, SpaceError
+from recnas.jobs.bench_build import BenchSettings, bench_build
+from recnas.jobs.score import draw_archs, score_archs
+from recnas.jobs.scoring import ScoreSettings
+from recnas.jobs.settings import CheckSettings, SpaceSettings, WarmupConfig, WarmupShare
+from recnas.jobs.warmup import load_warmed, warmup
+
+SPACE = SpaceSettings(blocks=3)
+SETTINGS = ScoreSettings(proxies=("sigeo", "naswot", "params"), batches=2, batch_size=64)
+
+
+@pytest.fixture(scope="module")
+def warm(criteo_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("warm") / "run"
+    share = WarmupShare(share=0.05, least_steps=10)
+    warmup(WarmupConfig(data=str(criteo_data.path), space=SPACE, warmup=share, check=CheckSettings(archs=0)), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def bench(criteo_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("bench") / "run"
+    bench_build(criteo_data, out, 5, 1, BenchSettings(space=SPACE, rows=1500, eval_rows=500))
+    return out
+
+
+def without_clock(results) -> list[dict]:
+    return [{name: value for name, value in result.items() if name != "seconds"} for result in results]
+
+
+def test_scores_come_in_order_once_per_network_and_resume(warm: Path):
+    space = load_warmed(warm)[0].space
+    archs = draw_archs(space, 0, 4)
+    archs.append(archs[1])
+    first = list(score_archs(warm, archs, SETTINGS))
+    assert [result["arch"] for result in first] == archs
+    assert first[4]["scores"] == first[1]["scores"]
+    assert first[4]["seconds"] == first[1]["seconds"], "the same network was scored again"
+    assert set(first[0]["scores"]) == {"sigeo", "naswot", "params"}
+    assert set(first[0]["scores"]["sigeo"]["terms"]) == {"zico", "fr", "loss"}
+    assert list(score_archs(warm, archs, SETTINGS)) == first, "not read back from the file"
+    (file,) = (warm / "scores").glob("*.jsonl")
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:2]) + lines[2][:10])  # a crash in the middle of the third
+    assert without_clock(score_archs(warm, archs, SETTINGS)) == without_clock(first)
+
+
+def test_the_number_of_workers_changes_nothing(warm: Path):
+    archs = draw_archs(load_warmed(warm)[0].space, 7, 4)
+    one = without_clock(score_archs(warm, archs, SETTINGS, workers=1))
+    for file in (warm / "scores").glob("*.jsonl"):
+        file.unlink()
+    assert without_clock(score_archs(warm, archs, SETTINGS, workers=2)) == one
+
+
+def test_scoring_leaves_the_warmed_weights_alone(warm: Path):
+    (checkpoint,) = (warm / "supernet").glob("step-*/tensors.safetensors")
+    before = checkpoint.read_bytes()
+    list(score_archs(warm, 2, ScoreSettings(proxies=("sigeo", "grasp", "synflow", "zen"), batches=2, batch_size=32)))
+    assert checkpoint.read_bytes() == before
+
+
+def test_the_command_prints_json_lines(warm: Path, tmp_path: Path, capsys):
+    assert main(["score", str(warm), "--random", "2", "--proxies", "sigeo,params", "--json", "--quiet", "--workers", "1", "batches=2", "batch_size=64"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [set(line) for line in lines] == [{"key", "arch", "scores", "seconds"}] * 2
+    file = tmp_path / "archs.jsonl"
+    file.write_text("\n".join(json.dumps(line) for line in lines))
+    assert main(["score", str(warm), "--archs", str(file), "--workers", "1", "--quiet", "batches=2", "batch_size=64"]) == 0
+    assert lines[0]["key"] in capsys.readouterr().out
+    assert main(["score", str(warm), "--random", "2", "--proxies", "sigio,narwot"]) == 2
+    message = capsys.readouterr().err
+    assert "sigeo" in message
+    assert "naswot" in message
+    assert main(["score", str(warm)]) == 2
+    assert "--archs FILE.jsonl or --random N" in capsys.readouterr().err
+
+
+def test_architectures_that_do_not_fit_are_all_named(warm: Path):
+    good = draw_archs(load_warmed(warm)[0].space, 0, 1)[0]
+    with pytest.raises(SpaceError, match=r"2 of 3 architectures do not fit nasrec-small:\n  line 2: .*\n  line 3: "):
+        list(score_archs(warm, [good, {}, {**good, "blocks": good["blocks"][:1]}], SETTINGS))
+
+
+def test_a_table_continues_and_does_not_depend_on_workers(criteo_data, bench: Path, tmp_path: Path):
+    from recnas.bench.ctr_table import CtrTable
+
+    table = CtrTable.read(bench)
+    assert len(table.valid) == 5
+    settings = BenchSettings(space=SPACE, rows=1500, eval_rows=500)
+    bench_build(criteo_data, tmp_path / "other", 2, 1, settings, workers=2)
+    assert bench_build(criteo_data, tmp_path / "other", 5, 1, settings, workers=1)["trained"] == 3
+    assert CtrTable.read(tmp_path / "other").valid == table.valid
+
+
+def test_correlate_and_regret(bench: Path, warm: Path, tmp_path: Path, capsys):
+    command = ["correlate", str(warm), "--table", str(bench), "--proxies", "sigeo,params", "--batches", "2", "--batch-size", "64",
+               "--shared-rows", "200", "--quiet"]  # fmt: skip
+    assert main([*command, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    by_name = {row["proxy"]: row for row in rows}
+    assert set(by_name) == {"sigeo", "sigeo.zico", "sigeo.fr", "sigeo.loss", "params", "shared_logloss", "params (table)", "macs (table)"}
+    assert by_name["params"]["spearman"] == pytest.approx(by_name["params (table)"]["spearman"])
+    assert all(row["n"] == 5 and -1 <= row["spearman"] <= 1 for row in rows)
+    assert main(["bench", "regret", str(bench), "--seeds", "3", "--candidates", "4"]) == 0
+    assert "evolution" in capsys.readouterr().out
+    assert main(["bench", "build", "--archs", "2"]) == 2
+    assert "--data and --out are needed" in capsys.readouterr().err
+
+
+def test_a_warm_up_of_other_data_is_refused(bench: Path, warm: Path):
+    from dataclasses import replace
+
+    from recnas.bench.ctr_table import CtrTable
+    from recnas.jobs.correlate import correlate
+
+    with pytest.raises(DataError, match="the table was trained on 000000000000"):
+        correlate([warm], replace(CtrTable.read(bench), data="0" * 64), SETTINGS)

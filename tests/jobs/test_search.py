@@ -1,0 +1,165 @@
+"""The main job on generated data: what it leaves behind, resuming, limits, objectives, bad input."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import recnas
+from recnas.cli.main import main
+from recnas.errors import ConfigError, RunError, SpaceError
+from recnas.jobs.forecast import Forecast, Phase, check_fits, forecast
+from recnas.jobs.search import search
+from recnas.space.nasrec_json import load_arch
+from tests.jobs.search_helpers import as_yaml, small_search, what_counts
+
+
+@pytest.fixture(scope="module")
+def finished(criteo_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("search") / "run"
+    search(small_search(criteo_data.path), out, workers=1)
+    return out
+
+
+def test_a_search_leaves_everything_behind(finished: Path, criteo_data):
+    result = json.loads((finished / "result.json").read_text())
+    lines = [json.loads(line) for line in (finished / "ledger.jsonl").read_text().splitlines()]
+    candidates = [line for line in lines if line["event"] == "candidate"]
+    trained = [line for line in lines if line["event"] == "trained"]
+    assert len(candidates) == 6 + 3 * 2 == result["budgets"]["proposed"]
+    assert len(trained) == 2
+    assert [line["name"] for line in lines if line["event"] == "phase"] == ["warmup", "search", "top", "best"]
+    # the trained ones are the best by score, and validation chose among them
+    best = sorted({line["key"]: line for line in candidates if line["values"]}.values(), key=lambda line: -line["values"]["sigeo"])
+    assert {line["key"] for line in trained} == {line["key"] for line in best[:2]}
+    winner = min(trained, key=lambda line: line["valid"]["logloss"])
+    assert result["best"]["key"] == winner["key"] == load_arch(finished / "best.json").key
+    assert all("test" not in line for line in trained), "test was read before the choice was made"
+    assert 0 < result["test"]["logloss"] < 2
+    assert 0 < result["test"]["auc"] < 1
+    for line in candidates:
+        if "scores" in line:
+            terms = line["scores"]["sigeo"]["terms"]
+            assert line["values"]["sigeo"] == pytest.approx(terms["zico"] + terms["fr"] - terms["loss"])
+            assert line["cost"]["params"] > 0
+
+
+@pytest.mark.parametrize("keep", [0, 3, 9, 13, 15])
+def test_a_ledger_cut_anywhere_gives_the_same_end(finished: Path, criteo_data, tmp_path: Path, keep: int):
+    """What a crash leaves is a beginning of the ledger and of the folders; here the ledger is cut after `keep` lines."""
+    out = tmp_path / "run"
+    shutil.copytree(finished, out)
+    lines = (out / "ledger.jsonl").read_text().splitlines(keepends=True)
+    (out / "ledger.jsonl").write_text("".join(lines[:keep]) + '{"event": "cand')
+    (out / "result.json").unlink()
+    (out / "best.json").unlink()
+    shutil.rmtree(out / "best")
+    if keep == 0:
+        shutil.rmtree(out / "warmup")
+    search(small_search(criteo_data.path), out, workers=1)
+    assert what_counts(out) == what_counts(finished)
+
+
+def test_two_workers_give_the_same_ledger(finished: Path, criteo_data, tmp_path: Path):
+    search(small_search(criteo_data.path), tmp_path / "two", workers=2)
+    assert what_counts(tmp_path / "two") == what_counts(finished)
+
+
+def test_the_python_api_mirrors_the_command(finished: Path):
+    run = recnas.open_run(finished)
+    table = run.table()
+    assert len(table) == 12
+    assert {"index", "key", "sigeo", "params", "valid_logloss"} <= set(table.columns)
+    assert table.valid_logloss.notna().sum() >= 2
+    network = run.best.build()
+    assert sum(p.numel() for p in network.parameters()) == run.result["best"]["params"]
+
+
+def test_several_objectives_give_a_front(criteo_data, tmp_path: Path):
+    config = small_search(criteo_data.path, objectives={"sigeo": "max", "params": "min"}, limits={"params": 2e6})
+    result = search(config, tmp_path / "front", workers=1)
+    lines = [json.loads(line) for line in (tmp_path / "front" / "ledger.jsonl").read_text().splitlines()]
+    by_key = {line["key"]: line["values"] for line in lines if line["event"] == "candidate" and line["values"]}
+    for key in result["front"]:
+        mine = by_key[key]
+        assert not any(v["sigeo"] >= mine["sigeo"] and v["params"] <= mine["params"] and v != mine for v in by_key.values())
+    assert all(values["params"] <= 2e6 for values in by_key.values())
+
+
+def test_one_shot_evaluator_and_random_search(criteo_data, tmp_path: Path):
+    config = small_search(
+        criteo_data.path,
+        evaluator="one-shot",
+        one_shot={"steps": 5, "batch_size": 64, "valid_rows": 500},
+        search={"method": "random", "random": {"candidates": 4}},
+        final={"top": 1, "rows": 1000, "retrain": "train+valid"},
+    )
+    result = search(config, tmp_path / "one", workers=1)
+    assert result["objectives"] == {"valid_logloss": "min"}
+    assert "valid_logloss" in result["best"]["values"]
+    assert result["test"]["logloss"] > 0
+
+
+def test_zero_shot_needs_no_training(criteo_data, tmp_path: Path):
+    config = small_search(criteo_data.path, warmup={"share": 0}, search={"method": "local", "local": {"candidates": 4, "starts": 2, "block": 2}})
+    result = search(config, tmp_path / "zero", workers=1)
+    assert json.loads((tmp_path / "zero" / "warmup" / "result.json").read_text())["steps"] == 0
+    assert result["budgets"]["proposed"] == 4
+
+
+def test_limits_no_architecture_meets_are_explained(criteo_data, tmp_path: Path):
+    config = small_search(criteo_data.path, limits={"params": 10, "tries": 50})
+    with pytest.raises(SpaceError, match=r"of 50 draws params <= 10 rejected 100\.0 %") as caught:
+        search(config, tmp_path / "run", workers=1)
+    assert "raise limits.params above it" in str(caught.value.fix)
+
+
+def test_three_mistakes_come_in_one_message(criteo_data, tmp_path: Path, capsys):
+    path = tmp_path / "bad.yaml"
+    path.write_text(f"data: {criteo_data.path}\nwarmup: {{shar: 0.1}}\nscore: {{proxies: [sigio]}}\nsearch: {{method: evolutoin}}\n")
+    assert main(["search", str(path), "--out", str(tmp_path / "run")]) == 2
+    message = capsys.readouterr().err
+    assert "3 faults" in message
+    for part in ("did you mean 'share'?", "did you mean 'sigeo'?", "evolution"):
+        assert part in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_of_other_settings_or_data_is_refused(finished: Path, criteo_data, tmp_path: Path):
+    with pytest.raises(RunError, match="holds another run: config"):
+        search(small_search(criteo_data.path, seed=5), finished)
+    other = tmp_path / "old"
+    shutil.copytree(finished, other)
+    manifest = json.loads((other / "manifest.json").read_text())
+    (other / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
+    with pytest.raises(RunError, match="another version of recnas"):
+        search(small_search(criteo_data.path), other)
+    (other / "manifest.json").write_text(json.dumps({**manifest, "data": {"path": "x", "fingerprint": "y"}}))
+    with pytest.raises(RunError, match="data was"):
+        search(small_search(criteo_data.path), other)
+
+
+def test_commands(finished: Path, criteo_data, tmp_path: Path, capsys):
+    config = as_yaml(small_search(criteo_data.path), tmp_path / "small.yaml")
+    assert main(["forecast", str(config), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [phase["name"] for phase in found["phases"]] == ["warm up", "search", "train the best", "retrain"]
+    assert found["minutes"] > 0
+    assert main(["search", "--resume", str(finished), "--workers", "1", "--quiet"]) == 0
+    assert "test log loss" in capsys.readouterr().out
+    assert main(["watch", str(finished), "--once"]) == 0
+    shown = capsys.readouterr().out
+    assert "finished" in shown
+    assert "score candidates" in shown
+    assert main(["search", "--resume", str(finished), str(config)]) == 2
+    assert "--resume takes the settings from the run" in capsys.readouterr().err
+
+
+def test_a_search_that_does_not_fit_is_refused(criteo_data):
+    found = forecast(small_search(criteo_data.path), 2, criteo_data)
+    check_fits(found)
+    with pytest.raises(ConfigError, match=r"'warm up' needs about 9\.3 GB of memory; 7\.5 GB are available"):
+        check_fits(Forecast((Phase("warm up", 1.0, 1e10, ""),), 8e9, 2, 80.0))

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from recnas.data.loader import BatchLoader
+from recnas.errors import DataError, RunError
+from recnas.jobs.trained import load_trained
+from recnas.run import RunDir, write_json
+from recnas.train.metrics import Metrics
+
+
+def valid_logloss(model, data) -> float:
+    metrics = Metrics()
+    for batch in BatchLoader(data, "valid", 4096).epoch():
+        metrics.update(model.logits(batch.dense, batch.ids), batch.label)
+    return metrics.result()["logloss"]
+
+
+@pytest.fixture
+def copied(trained_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained_run, tmp_path / "run"))
+
+
+def as_search(run: Path, folder: Path) -> Path:
+    """The layout of a finished search whose winner is `run`."""
+    RunDir.create(folder, "search", config={})
+    shutil.copytree(run, folder / "best")
+    write_json(folder / "result.json", {})
+    return folder
+
+
+def test_each_seed_is_the_model_that_was_measured(trained_run: Path, criteo_data):
+    events = {event["seed"]: event for event in RunDir.open(trained_run).ledger.read()}
+    for seed in (0, 1):
+        model = load_trained(f"{trained_run}:seed-{seed}")
+        assert model.seed == seed
+        assert model.metrics["valid"] == events[seed]["valid"]
+        assert valid_logloss(model, criteo_data) == pytest.approx(events[seed]["valid"]["logloss"], abs=1e-9)
+        assert load_trained(trained_run, seed=seed).path == model.path
+
+
+def test_best_is_chosen_on_validation_and_the_plain_name_is_the_first_seed(trained_run: Path):
+    losses = {e["seed"]: e["valid"]["logloss"] for e in RunDir.open(trained_run).ledger.read()}
+    assert load_trained(f"{trained_run}:best").seed == min(losses, key=losses.get)
+    assert load_trained(trained_run).seed == 0
+
+
+def test_a_search_run_gives_its_winner(trained_run: Path, tmp_path: Path):
+    search = as_search(trained_run, tmp_path / "search")
+    for spec in (str(search), f"{search}:best", f"{search}:seed-1"):
+        assert load_trained(spec).path.parent == search / "best"
+
+
+def test_weights_load_without_the_data_but_raw_text_needs_them(copied: Path, criteo_data, tmp_path: Path):
+    manifest = json.loads((copied / "manifest.json").read_text())
+    manifest["data"]["path"] = str(tmp_path / "gone")
+    write_json(copied / "manifest.json", manifest)
+    model = load_trained(copied)
+    assert model.schema == criteo_data.schema
+    with pytest.raises(DataError, match="is not there") as error:
+        model.data()
+    assert "--data DIR" in str(error.value)
+    assert model.data(criteo_data.path).fingerprint == criteo_data.fingerprint
+    (copied / "schema.json").unlink()  # a run of an earlier version
+    with pytest.raises(DataError, match="is not there"):
+        load_trained(copied)
+    assert load_trained(copied, data=criteo_data.path).schema == criteo_data.schema
+
+
+def test_predictions_are_probabilities_and_need_no_gradient(trained_run: Path, criteo_data):
+    model = load_trained(trained_run)
+    batch = next(iter(BatchLoader(criteo_data, "valid", 64).epoch()))
+    found = model.predict(batch.dense, batch.ids)
+    assert found.shape == (64,)
+    assert bool(((found > 0) & (found < 1)).all())
+    assert not found.requires_grad
+    assert not model.network.training
+    assert not any(p.requires_grad for p in model.network.parameters())
+    torch.testing.assert_close(found, model.logits(batch.dense, batch.ids).sigmoid())
+
+
+def test_what_is_not_there_is_named_with_the_way_out(trained_run: Path, copied: Path, tmp_path: Path):
+    cases = [
+        (tmp_path / "nothing", "There is no run directory", "recnas search"),
+        (f"{trained_run}:seed-7", "no finished seed 7; it has 0, 1", ":seed-0"),
+        (f"{trained_run}:beste", "'beste' names no model", ":best"),
+        (tmp_path, "has no manifest.json", "--out"),
+    ]
+    RunDir.create(tmp_path / "warm", "warmup")
+    cases.append((tmp_path / "warm", "is a warmup run", "recnas train"))
+    RunDir.create(tmp_path / "half", "search", config={})
+    cases.append((tmp_path / "half", "is not finished", "recnas search --resume"))
+    RunDir.create(tmp_path / "begun", "train")
+    cases.append((tmp_path / "begun", "No training in", "it continues"))
+    for spec, what, fix in cases:
+        with pytest.raises(RunError) as error:
+            load_trained(spec)
+        assert what in error.value.what
+        assert fix in (error.value.fix or "")
+
+
+def test_damaged_weights_are_refused(copied: Path):
+    file = next((copied / "seed-0").glob("step-*/tensors.safetensors"))
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(RunError, match="no whole checkpoint"):
+        load_trained(copied, seed=0)
+    assert load_trained(copied, seed=1).seed == 1
