@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -42,6 +43,24 @@ from recnas.space.nasbench201_cost import COLOURS, STAGES, Body
 from recnas.space.nasbench201_key import CONVS, CellProgram, compile_cell
 
 CHANNELS = 1  # the axis a BatchNorm2d keeps
+
+
+def mean_of_neighbours(x: Tensor) -> Tensor:
+    """3x3 average pooling of stride 1 that leaves the padding out of the mean.
+
+    The mean over a window is a mean over its rows of means over its columns, so two products with a band
+    matrix give it; on a CPU they take a quarter of the time of torch's pooling, backward included.
+    """
+    height, width = x.shape[-2:]
+    return _band(height, x.dtype, x.device) @ x @ _band(width, x.dtype, x.device).t()
+
+
+@lru_cache(maxsize=32)
+def _band(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Row i averages the places i - 1, i, i + 1 that exist."""
+    place = torch.arange(n)
+    near = ((place[:, None] - place[None, :]).abs() <= 1).to(torch.float64)
+    return (near / near.sum(1, keepdim=True)).to(device, dtype)
 
 
 class Nb201Network(nn.Module):
@@ -141,7 +160,7 @@ class _Pass:
         for number, step in enumerate(program.ops, start=1):
             source = total(step.inputs)
             if step.op not in CONVS:
-                values.append(F.avg_pool2d(source, 3, 1, 1, count_include_pad=False))
+                values.append(mean_of_neighbours(source))
                 continue
             taps.relu(source)  # once per convolution: in the benchmark each has an activation of its own
             if step.inputs not in active:
