@@ -1,0 +1,124 @@
+"""Score NAS-Bench-201 cells with any proxies, and lay the scores beside the published accuracies.
+
+    RUN/manifest.json   images, body, proxies, seeds
+    RUN/ledger.jsonl    one line per network (cells with the same key are one), in order
+
+Resumable, and the same whatever the number of workers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from recnas.bench.correlation import rank_correlation
+from recnas.bench.nasbench201 import Nb201Table, Split
+from recnas.config import Settings
+from recnas.engines.base import open_engine
+from recnas.progress import Progress
+from recnas.run import RunDir
+from recnas.space.nasbench201_arch import Nb201Arch
+from recnas.space.nasbench201_key import key
+
+CELL_STREAM = 6  # keeps the cells that are drawn apart from every other draw of a seed
+
+
+class CellSettings(Settings):
+    """How a cell is turned into numbers."""
+
+    proxies: tuple[str, ...] = ("sigeo", "naswot", "params")
+    channels: int = Field(16, ge=1)
+    cells: int = Field(5, ge=1)  # per stage
+    images: str = "generated"  # or a known data set: cifar10, cifar100, imagenet16-120, ...
+    images_path: str | None = None
+    batches: int = Field(2, ge=1)
+    batch_size: int = Field(64, ge=1)
+    seed: int = Field(0, ge=0)
+
+
+@dataclass(frozen=True)
+class CellWork:
+    """Scores one cell, given by its operations; opened once per worker."""
+
+    settings: CellSettings
+
+    def open(self) -> Callable[[Sequence[str]], dict[str, Any]]:
+        import torch
+
+        from recnas.data.images import generated_images, image_batches, load_images
+        from recnas.jobs.scoring import as_json
+        from recnas.model.nasbench201 import Body, Nb201Network
+        from recnas.proxies.engine import score
+        from recnas.proxies.network import ScoringBatch
+        from recnas.proxies.registry import get_proxies
+        from recnas.proxies.sigeo import Lambdas
+
+        settings = self.settings
+        torch.set_num_threads(1)  # the same rounding whatever the number of workers
+        if settings.images == "generated":
+            images = generated_images(rows=settings.batches * settings.batch_size, seed=settings.seed)
+        else:
+            images = load_images(settings.images, settings.images_path)
+        drawn = image_batches(images, settings.batch_size, settings.batches, settings.seed)
+        batches = [ScoringBatch((pixels,), labels) for pixels, labels in drawn]
+        body = Body(channels=settings.channels, cells=settings.cells, classes=images.classes, image=images.side)
+        proxies = get_proxies(settings.proxies, lambdas=Lambdas.for_case("vision", warmed=False))
+
+        def call(ops: Sequence[str]) -> dict[str, Any]:
+            started = time.monotonic()
+            network = Nb201Network(Nb201Arch(tuple(ops)), body, settings.seed)
+            scores = score(network, batches, proxies, settings.seed)
+            return {"scores": as_json(scores), "seconds": time.monotonic() - started}
+
+        return call
+
+
+def score_cells(
+    archs: Sequence[Nb201Arch], out: Path | str, settings: CellSettings, workers: int = 1, progress: Progress | None = None
+) -> list[dict[str, Any]]:
+    """One result per cell, in order; networks that several cells share are scored once."""
+    progress = progress or Progress(quiet=True)
+    run = RunDir.create(out, "cells", settings=settings.model_dump(mode="json", exclude={"images_path"}))
+    keys = [key(arch) for arch in archs]
+    with run.locked():
+        found = {event["key"]: event for event in run.ledger.read()}
+        rest = {k: arch for k, arch in zip(keys, archs) if k not in found}
+        progress.phase("score cells", len(rest), "networks")
+        with open_engine(CellWork(settings), workers) as engine:
+            for (k, arch), result in zip(rest.items(), engine.map([arch.ops for arch in rest.values()])):
+                found[k] = {"event": "cell", "key": k, "arch": arch.text, **result}
+                run.ledger.append(found[k])
+                progress.advance(1)
+        progress.end()
+        run.ledger.close()
+    return [found[k] for k in keys]
+
+
+def sample_cells(table: Nb201Table, n: int, seed: int = 0) -> list[int]:
+    """Rows of the table, drawn without replacement; a larger `n` begins with the rows of a smaller one."""
+    return np.random.default_rng([seed, CELL_STREAM]).permutation(len(table))[:n].tolist()
+
+
+def correlate_cells(
+    table: Nb201Table, rows: Sequence[int], results: Sequence[dict[str, Any]], dataset: str, split: Split = "test", epochs: int = 200
+) -> list[dict[str, Any]]:
+    """Signed rank correlation of every proxy with accuracy; +1 is perfect, so scores better when low are negated."""
+    from recnas.proxies.registry import get_proxies
+
+    accuracy = table.accuracy(dataset, split, epochs)[list(rows)]
+    names = list(results[0]["scores"])
+    better = {proxy.name: 1.0 if proxy.higher_is_better else -1.0 for proxy in get_proxies(names)}
+    known = ~np.isnan(accuracy)
+    found = []
+    for name in names:
+        values = np.array([better[name] * result["scores"][name]["value"] for result in results])
+        figures = rank_correlation(values[known], accuracy[known]).to_dict()
+        dead = sum("reason" in result["scores"][name] for result in results)
+        found.append({"proxy": name, "dataset": dataset, "degenerate": dead, **figures})
+    return found
