@@ -25,6 +25,7 @@ COMMANDS = {
     "warmup": "warm up a weight-sharing supernet on a share of the data",
     "score": "score architectures with training-free proxies on a warmed supernet",
     "search": "search for an architecture, end to end",
+    "compare": "train models side by side, fairly, and say which differences are real",
     "export": "write a trained model for serving: pt2 or ONNX, vocabularies, an example",
     "predict": "score a raw file with a trained model",
     "forecast": "say what a search would need here, in memory and minutes",

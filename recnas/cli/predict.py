@@ -3,9 +3,9 @@
   recnas predict runs/criteo:best --raw new_rows.tsv --out predictions.parquet
   recnas predict runs/best:seed-2 --raw day_7.csv.gz --out predictions.csv
 
-RUN is what `recnas search` or `recnas train` made. The raw file has the format that was prepared, with or
-without its label column; with labels, log loss and AUC are printed. Rows keep their order; a row that
-cannot be read gets no probability, and the column `reason` says why.
+RUN is what `recnas search` or `recnas train` made (RUN:deepfm, of `recnas compare --keep`). The raw file has
+the format that was prepared, with or without its label column; with labels, log loss and AUC are printed.
+Rows keep their order; a row that cannot be read gets no probability, and the column `reason` says why.
 """
 
 from __future__ import annotations

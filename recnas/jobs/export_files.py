@@ -2,7 +2,7 @@
 
     model.json          how raw columns become inputs, and where the model comes from
     vocab/COLUMN.json   the values of a sparse column as a list of texts: value number i has the id i + 2
-    score_row.py        an example that scores one raw row with these files
+    score_row.py        an example that scores one raw row with these files (`export_example`)
 
 A cell is looked up in its vocabulary as text, written in one way whatever way the cell is:
 
@@ -24,7 +24,6 @@ from recnas.data.recipes import InputColumn, Recipe
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID
 from recnas.jobs.predict_rows import vocabulary_file
 from recnas.jobs.trained import TrainedModel
-from recnas.space.nasrec_json import to_dict
 
 FORMAT = "recnas-export/1"
 _VALUES_AT_A_TIME = 1 << 16
@@ -59,8 +58,8 @@ def describe(
         "ids": {"unknown": UNKNOWN_ID, "missing": MISSING_ID, "first_value": FIRST_VALUE_ID},
         "fold": _fold(model),
         "model": {
-            "architecture": model.arch.key,
-            "arch": to_dict(model.arch),
+            "architecture": model.key,
+            "described": model.described,
             "seed": model.seed,
             "data": model.fingerprint,
             "metrics": model.metrics,
@@ -106,7 +105,8 @@ def _fold(model: TrainedModel) -> dict[str, Any]:
     if tables.cap is not None:
         return {"rule": "cap", "rows": tables.cap, "ids_beyond": "become the unknown id"}
     if tables.hash_rows is not None:
-        return {"rule": "hash", "rows": tables.hash_rows, "ids_beyond": "become 2 + (id - 2) mod (table_rows - 2)"}
+        beyond = "become 2 + (id - 2) mod (table_rows - 2)"
+        return {"rule": "hash", "rows": tables.hash_rows, "ids_beyond": beyond}
     return {"rule": "none", "rows": None, "ids_beyond": "become the unknown id"}
 
 
@@ -133,84 +133,3 @@ def write_vocabularies(data: PreparedData, inputs: list[InputColumn], folder: Pa
                     out.write(separator + json.dumps(value, ensure_ascii=False))
                     separator = ",\n"
             out.write("[]\n" if separator == "[" else "]\n")
-
-
-def write_example(program: Path, folder: Path) -> None:
-    parts = _TORCH if program.suffix == ".pt2" else _ONNX
-    text = _EXAMPLE
-    for name, part in parts.items():
-        text = text.replace(f"#{name}#", part)
-    (folder / "score_row.py").write_text(text, encoding="utf-8")
-
-
-_TORCH = {
-    "needs": "torch",
-    "import": "import torch",
-    "score": """program = torch.export.load(HERE / model["program"]["file"]).module()
-print(float(program(torch.tensor([dense], dtype=torch.float32), torch.tensor([ids]))[0]))""",
-}
-
-_ONNX = {
-    "needs": "onnxruntime",
-    "import": "import numpy as np\nimport onnxruntime",
-    "score": """session = onnxruntime.InferenceSession(str(HERE / model["program"]["file"]))
-given = {"dense": np.array([dense], np.float32), "ids": np.array([ids], np.int64)}
-given = {wanted.name: given[wanted.name] for wanted in session.get_inputs()}
-print(float(session.run(["probability"], given)[0][0]))""",
-}
-
-_EXAMPLE = '''"""Click probability of one raw row, with nothing but #needs# and the files beside this one.
-
-    python score_row.py < row      # a line of the raw file, or a JSON object {column: cell}
-
-A server does the same: read model.json and the vocabularies once, then one row or batch after the other.
-"""
-
-import json
-import math
-import sys
-from datetime import date
-from pathlib import Path
-
-#import#
-
-HERE = Path(__file__).resolve().parent
-model = json.loads((HERE / "model.json").read_text(encoding="utf-8"))
-TRANSFORMS = {
-    "none": lambda x: x,
-    "log1p": lambda x: math.log1p(max(x, 0.0)),
-    "log-squared": lambda x: float(math.floor(math.log(x) ** 2)) if x > 2 else x,
-}
-PLAIN = {
-    "hex": lambda cell: f"{int(cell, 16):08x}",
-    "int": lambda cell: str((int(cell) + 2**63) % 2**64 - 2**63),
-    "string": lambda cell: cell,
-}
-DERIVED = {  # of a time YYMMDDHH
-    "yymmddhh-hour": lambda t: str(int(t) % 100),
-    "yymmddhh-weekday": lambda t: str(date(2000 + int(t[-8:-6] or 0), int(t[-6:-4]), int(t[-4:-2])).weekday()),
-}
-
-
-def number(column, cell):
-    if cell == "" or float(cell) in column["missing"]:
-        return column["fill"]
-    return TRANSFORMS[column["transform"]](float(cell))
-
-
-def identity(column, cell):
-    cell = cell.removesuffix(column["suffix"] or "")
-    if cell == "" or (value := PLAIN[column["kind"]](cell)) in column["missing"]:
-        return model["ids"]["missing"]
-    if column["derive"]:
-        value = DERIVED[column["derive"]](value)
-    values = json.loads((HERE / column["vocabulary"]).read_text(encoding="utf-8"))
-    return values.index(value) + model["ids"]["first_value"] if value in values else model["ids"]["unknown"]
-
-
-line = sys.stdin.readline().rstrip("\\r\\n")
-row = json.loads(line) if line.startswith("{") else dict(zip(model["raw"]["columns"], line.split(model["raw"]["separator"])))
-dense = [number(column, str(row.get(column["source"]) or "")) for column in model["dense"]]
-ids = [identity(column, str(row.get(column["source"]) or "")) for column in model["sparse"]]
-#score#
-'''

@@ -62,7 +62,8 @@ def check_format(name: str) -> None:
     """Before anything is loaded: the format exists, and its packages are here."""
     if name not in FORMATS:
         raise ConfigError(
-            f"There is no export format {name!r}; {nearest(name, FORMATS)}", f"--to {' or --to '.join(FORMATS)}"
+            f"There is no export format {name!r}; {nearest(name, FORMATS)}",
+            f"--to {' or --to '.join(FORMATS)}",
         )
     if name == "onnx":
         absent = [package for package in ONNX_PACKAGES if importlib.util.find_spec(package) is None]
@@ -87,7 +88,8 @@ def write_program(model: TrainedModel, to: str, folder: Path) -> Path:
     program = torch.export.export(scorer, inputs, dynamic_shapes={"dense": {0: batch}, "ids": {0: batch}})
     path = folder / f"model.{to}"
     if to == "pt2":
-        torch.export.save(program, path)
+        with _quiet():
+            torch.export.save(program, path)
         return path
     with _quiet():
         torch.onnx.export(
@@ -105,7 +107,7 @@ def write_program(model: TrainedModel, to: str, folder: Path) -> Path:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the converter has to say about itself."""
+    """Without what the converters have to say about themselves."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -77,7 +77,7 @@ def predict(
             raise _nothing_read(rows, summary)
     progress.end()
     return {
-        "model": {"path": str(model.path), "key": model.arch.key, "seed": model.seed},
+        "model": {"path": str(model.path), "key": model.key, "seed": model.seed},
         "data": model.fingerprint,
         "raw": [str(source.path) for source in rows.sources],
         "out": None if target is None else str(target),

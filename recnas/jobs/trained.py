@@ -3,6 +3,7 @@
     RUN             a training run: its first finished seed. A search run: its winner
     RUN:best        the seed with the lowest validation log loss (of the winner, for a search run)
     RUN:seed-3      that seed
+    RUN:deepfm      a model of a comparison that kept its weights; also RUN:deepfm:seed-3, RUN:deepfm:best
 
     model = load_trained("runs/criteo:best")
     model.predict(batch.dense, batch.ids)            # probabilities [B]
@@ -16,23 +17,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from recnas.config import check_settings
+from recnas.baselines.base import InputShape
+from recnas.baselines.zoo import build, find_name
+from recnas.config import check_settings, nearest
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import DataError, RunError
+from recnas.jobs.compare_work import slug
 from recnas.jobs.training import net_shape
 from recnas.model.embeddings import RowMap, TableReader
 from recnas.model.subnet import Subnet
 from recnas.run import RunDir
-from recnas.space.nasrec_arch import NasrecArch
 from recnas.space.nasrec_json import from_dict
 from recnas.train.checkpoint import Checkpoint, load_latest
 from recnas.train.settings import TrainSettings
@@ -46,13 +49,15 @@ class TrainedModel:
     """A network and its tables as one training left them, ready to predict.
 
     Attributes:
-        path: folder of the seed's checkpoint. fingerprint: of the data it was trained on.
+        path: folder of the seed's checkpoint. key: of the architecture, or the name of a hand-crafted model.
+        described: what was built, as JSON. fingerprint: of the data it was trained on.
         data_path: where those data were. metrics: by split, as measured when its training ended.
     """
 
     path: Path
     seed: int
-    arch: NasrecArch
+    key: str
+    described: dict[str, Any]
     network: nn.Module
     tables: TableReader
     schema: Schema
@@ -109,39 +114,112 @@ def load_trained(
     Raises:
         RunError: there is no such run, it is not finished, or it holds no trained model.
     """
-    run, wanted = _find(str(spec))
-    manifest = run.manifest()
-    if manifest.get("kind") == "search":
+    run, names = _find(str(spec))
+    if seed is not None:
+        if names and _SEED.fullmatch(names[-1]) and names[-1] != f"seed-{seed}":
+            raise RunError(f"{spec} and --seed {seed} name two seeds.", "Leave one of them out.")
+        names = [*(name for name in names if name != "best" and not _SEED.fullmatch(name)), f"seed-{seed}"]
+    if run.manifest().get("kind") == "search":
         run = _winner(run)
-        manifest = run.manifest()
-    if manifest.get("kind") != "train":
+    manifest = run.manifest()
+    fingerprint, data_path = manifest.get("data", {}).get("fingerprint"), data or _path_of_data(manifest)
+    known = _schema(run.path)
+
+    def schema() -> Schema:
+        return known or trained_data(data_path, fingerprint, moved=data is not None).schema
+
+    if manifest.get("kind") == "train":
+        part = _trained(run, names, schema)
+    elif manifest.get("kind") == "compare":
+        part = _compared(run, names, schema)
+    else:
         raise RunError(
             f"{run.path} is a {manifest.get('kind')} run; it holds no model trained from scratch.",
             "Train one: recnas train ARCH.json --data DIR --out RUN, or recnas search CONFIG --out RUN",
         )
-    event = _seed_event(run, wanted if seed is None else f"seed-{seed}")
-    fingerprint, data_path = manifest["data"]["fingerprint"], Path(manifest["data"]["path"])
-    schema = _schema(run.path) or trained_data(data or data_path, fingerprint, data is not None).schema
+    saved = _checkpoint(part.folder, {"data": fingerprint, **part.made_from})
+    network = part.network.to(device).eval()
+    fill_network(network, saved.tensors, part.folder)
+    return TrainedModel(
+        path=part.folder,
+        seed=int(part.event["seed"]),
+        key=part.key,
+        described=part.described,
+        network=network,
+        tables=fill_tables(schema(), part.settings, saved.tensors, torch.device(device), part.folder),
+        schema=schema(),
+        settings=part.settings,
+        fingerprint=fingerprint,
+        data_path=Path(data_path),
+        metrics={str(split): part.event[split] for split in ("valid", "test") if split in part.event},
+    )
+
+
+class _Part(NamedTuple):
+    """A network that is still to get its weights, and where these are."""
+
+    folder: Path
+    event: dict[str, Any]  # the ledger's line
+    key: str
+    described: dict[str, Any]
+    network: nn.Module
+    settings: TrainSettings
+    made_from: dict[str, Any]
+
+
+def _trained(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> _Part:
+    _check_names(run, names, 0)
+    events = [event for event in run.ledger.read() if event.get("event") == "seed"]
+    if not events:
+        raise RunError(
+            f"No training in {run.path} has finished yet.",
+            f"Repeat the command it was started with (recnas train ... --out {run.path}): it continues.",
+        )
+    event = _choose(str(run.path), events, names[-1] if names else "")
+    manifest = run.manifest()
     settings = check_settings(TrainSettings, manifest["settings"], str(run.manifest_path))
     arch = from_dict(manifest["arch"])
+    network = Subnet(arch, net_shape(schema(), settings))
     folder = run.path / f"seed-{event['seed']}"
-    saved = _checkpoint(folder, {"data": fingerprint, "arch": arch.key})
-    network = Subnet(arch, net_shape(schema, settings)).to(device).eval()
-    fill_network(network, saved.tensors, folder)
-    tables = fill_tables(schema, settings, saved.tensors, torch.device(device), folder)
-    metrics = {split: event[split] for split in ("valid", "test") if split in event}
-    return TrainedModel(
-        path=folder,
-        seed=int(event["seed"]),
-        arch=arch,
-        network=network,
-        tables=tables,
-        schema=schema,
-        settings=settings,
-        fingerprint=fingerprint,
-        data_path=Path(data) if data is not None else data_path,
-        metrics=metrics,
-    )
+    return _Part(folder, event, arch.key, manifest["arch"], network, settings, {"arch": arch.key})
+
+
+def _compared(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> _Part:
+    """A model of `recnas compare --keep`; without a name, there must be but one."""
+    _check_names(run, names, 1)
+    kept: dict[str, list[dict[str, Any]]] = {}
+    for event in run.ledger.read():
+        folder = run.path / "models" / f"{slug(str(event.get('id')))}-seed-{event.get('seed')}"
+        if event.get("event") == "seed" and "failed" not in event and (folder / "model.json").exists():
+            kept.setdefault(event["id"], []).append({**event, "folder": folder})
+    if not kept:
+        raise RunError(
+            f"The comparison in {run.path} kept no weights.",
+            "Compare again with --keep and another --out, or train one architecture: recnas train",
+        )
+    wanted = [name for name in names if name != "best" and not _SEED.fullmatch(name)]
+    labels = {events[0]["model"]: key for key, events in kept.items()}
+    key = (find_name(wanted[0]) or labels.get(wanted[0], wanted[0])) if wanted else next(iter(kept))
+    if key not in kept or (not wanted and len(kept) > 1):
+        asked = f"no model {wanted[0]!r}; {nearest(wanted[0], kept)}" if wanted else "several models"
+        raise RunError(
+            f"{run.path} has {asked}", f"Name one of: {', '.join(f'{run.path}:{name}' for name in kept)}"
+        )
+    pick = names[-1] if names and names[-1] not in wanted else ""
+    event = _choose(f"{run.path}:{key}", kept[key], pick)
+    folder = event.pop("folder")
+    made_from = json.loads((folder / "model.json").read_text())
+    settings = check_settings(TrainSettings, made_from["settings"], str(folder / "model.json"))
+    if made_from["model"]["kind"] == "arch":
+        described = made_from["model"]["arch"]
+        network: nn.Module = Subnet(from_dict(described), net_shape(schema(), settings))
+    else:
+        # The tables of some models are wider than their vectors: this is the vectors' width.
+        width = run.manifest()["settings"]["embeddings"]["width"]
+        options = {name: value for name, value in made_from["choice"].items() if name != "lr"}
+        described = {"model": key, "options": options, "width": width}
+        network = build(key, InputShape.of(schema(), width), options)
+    return _Part(folder, event, key, described, network, settings, made_from)
 
 
 # Weights
@@ -204,26 +282,37 @@ def _checkpoint(folder: Path, made_from: dict[str, Any]) -> Checkpoint:
 # Finding
 
 
-def _find(spec: str) -> tuple[RunDir, str]:
-    """The run directory and what follows the colon; a folder may have a colon in its name."""
-    path, colon, wanted = spec.rpartition(":")
-    if Path(spec).exists() or not colon:
-        path, wanted = spec, ""
+def _find(spec: str) -> tuple[RunDir, list[str]]:
+    """The run directory and what follows it behind colons; a folder may have colons in its own name."""
+    path, names = spec, list[str]()
+    while not Path(path).is_dir() and ":" in path:
+        path, _, last = path.rpartition(":")
+        names.insert(0, last)
     if not Path(path).is_dir():
         raise RunError(
             f"There is no run directory {path}.",
-            "Check the path; runs are made by recnas search and recnas train.",
-        )
-    if wanted not in ("", "best") and not _SEED.fullmatch(wanted):
-        raise RunError(
-            f"{spec}: {wanted!r} names no model of a run.", f"Write {path}, {path}:best or {path}:seed-0"
+            "Check the path; runs are made by recnas search, recnas train and recnas compare --keep.",
         )
     if not (Path(path) / "manifest.json").exists():
         raise RunError(
             f"{path} is not a run directory: it has no manifest.json.",
             "Give the folder that was --out of recnas search or recnas train.",
         )
-    return RunDir.open(path), wanted
+    return RunDir.open(path), names
+
+
+def _check_names(run: RunDir, names: list[str], models: int) -> None:
+    """At most `models` names of models, then at most one `best` or `seed-N`."""
+    rest = names[:-1] if names and (names[-1] == "best" or _SEED.fullmatch(names[-1])) else names
+    if len(rest) > models:
+        raise RunError(
+            f"{run.path} has no model {':'.join(names)!r}.",
+            f"Write {run.path}, {run.path}:best or {run.path}:seed-0",
+        )
+
+
+def _path_of_data(manifest: dict[str, Any]) -> str:
+    return manifest.get("data", {}).get("path", "")
 
 
 def _winner(run: RunDir) -> RunDir:
@@ -235,14 +324,9 @@ def _winner(run: RunDir) -> RunDir:
     return RunDir.open(run.path / "best")
 
 
-def _seed_event(run: RunDir, wanted: str) -> dict[str, Any]:
+def _choose(where: str, events: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
     """The ledger's line of the seed asked for; a seed without one has not finished."""
-    done = {int(event["seed"]): event for event in run.ledger.read() if event.get("event") == "seed"}
-    if not done:
-        raise RunError(
-            f"No training in {run.path} has finished yet.",
-            f"Repeat the command it was started with (recnas train ... --out {run.path}): it continues.",
-        )
+    done = {int(event["seed"]): event for event in events}
     match = _SEED.fullmatch(wanted)
     if match is None:
         scored = [event for event in done.values() if "valid" in event]
@@ -252,8 +336,8 @@ def _seed_event(run: RunDir, wanted: str) -> dict[str, Any]:
     if int(match[1]) not in done:
         known = ", ".join(str(number) for number in sorted(done))
         raise RunError(
-            f"{run.path} has no finished seed {match[1]}; it has {known}.",
-            f"Write {run.path}:seed-{min(done)}, or train that seed: recnas train ... --seed {match[1]}",
+            f"{where} has no finished seed {match[1]}; it has {known}.",
+            f"Write {where}:seed-{min(done)}, or train that seed: the run's own command with --seed {match[1]}",
         )
     return done[int(match[1])]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from recnas.progress import duration
+from recnas.report.runs import low_is_good
 from recnas.run import RunDir
 
 _ORDER = ("warmup", "search", "top", "best")
@@ -28,7 +29,7 @@ def state_of(path: Path | str) -> dict[str, Any]:
         "finished": result.exists(),
         "phases": done,
         "now": next((name for name in _ORDER if name not in done), None) if manifest["kind"] == "search" else None,
-        "candidates": {"told": len(candidates), "total": _total(config), "best": _best(candidates)},
+        "candidates": {"told": len(candidates), "total": total_candidates(config), "best": _best(candidates, config.get("objectives") or {})},
         "trained": {
             "done": len(trained),
             "total": config.get("final", {}).get("top", 0) * config.get("final", {}).get("seeds", 1),
@@ -67,7 +68,8 @@ def _progress(name: str, state: dict[str, Any]) -> str:
     return f"{state[where][done]:,} of {total:,}" if total else f"{state[where][done]:,}"
 
 
-def _total(config: dict[str, Any]) -> int | None:
+def total_candidates(config: dict[str, Any]) -> int | None:
+    """How many candidates a search of this config proposes."""
     search = config.get("search", {})
     chosen = search.get(search.get("method", ""), {})
     if "population" in chosen:
@@ -75,13 +77,13 @@ def _total(config: dict[str, Any]) -> int | None:
     return chosen.get("candidates")
 
 
-def _best(candidates: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The best by the first objective; its direction is not in the ledger, so the searcher's facts decide."""
+def _best(candidates: list[dict[str, Any]], directions: dict[str, str]) -> dict[str, Any] | None:
+    """The best by the first objective; without a direction in the config it is a proxy, in its own."""
     scored = [event for event in candidates if event.get("values")]
     if not scored:
         return None
-    name = next(iter(scored[0]["values"]))
-    lower = name in ("valid_logloss", "train_loss", "params", "macs", "flops", "embedding_mb") or name.startswith(("latency", "hnas", "ntk_cond"))
+    name = next(iter(directions or scored[0]["values"]))
+    lower = directions[name] == "min" if directions else low_is_good(name)
     pick = min if lower else max
     best = pick(scored, key=lambda event: event["values"][name])
     return {"index": best["index"], "key": best["key"], "values": best["values"]}

@@ -47,12 +47,17 @@ class Trainee(Protocol):
 
 
 class FixedNetwork:
-    """A standalone network, searched or hand-made: every step trains all of it."""
+    """A standalone network, searched or hand-made: every step trains all of it.
+
+    If it has a `begin_step(step)`, that is called before each step: dropout draws from (seed, step), so
+    that a resumed training repeats it.
+    """
 
     head_lr_share = 1.0
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network
+        self._begin: Callable[[int], None] | None = getattr(network, "begin_step", None)
         self._slices: list[Slice] = [
             (name, parameter, name, ()) for name, parameter in network.named_parameters()
         ]

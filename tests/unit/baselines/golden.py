@@ -67,7 +67,7 @@ def deepfm(p, x, v, w):
 
 def xdeepfm(p, x, v, w, sizes=(4, 6, 5)):
     """Map after map, each a [D] vector, without any rearrangement."""
-    n, d = v.shape
+    n = len(v)
     upper = [(i, j) for i in range(n) for j in range(i, n)]
     below, pooled = None, []
     for k, size in enumerate(sizes):
@@ -76,9 +76,7 @@ def xdeepfm(p, x, v, w, sizes=(4, 6, 5)):
             products = [v[i] * v[j] for i, j in upper]
         else:
             products = [one * other for one in below for other in v]
-        direct = [
-            sum(float(c) * one for c, one in zip(row, products)) for row in p[f"cin.direct.{k}"]
-        ]
+        direct = [sum(float(c) * one for c, one in zip(row, products)) for row in p[f"cin.direct.{k}"]]
         pooled += [float(one.sum()) for one in direct]
         if going_on:
             below = [sum(float(c) * one for c, one in zip(row, products)) for row in p[f"cin.hidden.{k}"]]
@@ -104,7 +102,8 @@ def dcn_v2(p, x, v, w):
 def autoint(p, x, v, w, layers=2, heads=2, width=3):
     fields = with_dense(p, x, v)
     for k in range(layers):
-        query, key, value, residual = np.split(p[f"attention.{k}.project.weight"], 4)
+        query, key, value = np.split(p[f"attention.{k}.project.weight"], 3)
+        residual = p[f"attention.{k}.residual.weight"]
         out = []
         for field in fields:
             mixed = []

@@ -26,7 +26,9 @@ def events(n: int = 120, seeds: int = 2) -> list[dict]:
     found = []
     for index, (key, arch) in enumerate(archs.items()):
         # the truth is smooth: it counts connections, so neighbours in genes are neighbours in loss
-        loss = 0.5 - 0.001 * sum(10 * len(block.dense_in) + block.sparse_dim + (10 if block.fm else 0) for block in arch.blocks)
+        loss = 0.5 - 0.001 * sum(
+            10 * len(block.dense_in) + block.sparse_dim + (10 if block.fm else 0) for block in arch.blocks
+        )
         for seed in range(seeds):
             metrics = {"logloss": loss + 0.001 * seed, "auc": 0.7}
             found.append(

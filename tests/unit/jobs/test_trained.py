@@ -4,14 +4,19 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from recnas.data.loader import BatchLoader
 from recnas.errors import DataError, RunError
+from recnas.jobs.compare import compare
 from recnas.jobs.trained import load_trained
 from recnas.run import RunDir, write_json
 from recnas.train.metrics import Metrics
+from recnas.train.settings import EmbeddingSettings, TrainSettings
+
+QUICK = TrainSettings(epochs=0.05, lr=0.03, embeddings=EmbeddingSettings(width=8))
 
 
 def valid_logloss(model, data) -> float:
@@ -56,6 +61,41 @@ def test_a_search_run_gives_its_winner(trained_run: Path, tmp_path: Path):
         assert load_trained(spec).path.parent == search / "best"
 
 
+@pytest.fixture(scope="module")
+def comparison(criteo_data, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("compared") / "run"
+    compare(criteo_data, out, ["deepfm", "lr"], settings=QUICK, seeds=2, keep=True)
+    return out
+
+
+def test_models_of_a_comparison_give_the_predictions_it_kept(comparison: Path, criteo_data):
+    dense = torch.from_numpy(criteo_data.array("test", "dense"))
+    ids = torch.from_numpy(criteo_data.array("test", "ids").astype(np.int64))
+    for name, seed in (("deepfm", 0), ("deepfm:seed-1", 1), ("LR", 0), ("lr:seed-1", 1)):
+        model = load_trained(f"{comparison}:{name}")
+        assert (model.key, model.seed) == (name.split(":")[0].lower(), seed)
+        kept = np.load(comparison / "predictions" / f"{model.key}-seed-{seed}.npy")
+        np.testing.assert_allclose(model.logits(dense, ids).numpy(), kept, atol=1e-5)
+    assert load_trained(f"{comparison}:deepfm", seed=1).seed == 1
+    assert load_trained(f"{comparison}:deepfm:best").metrics.keys() == {"valid", "test"}
+
+
+def test_models_of_a_comparison_are_asked_for_by_name(comparison: Path, criteo_data, tmp_path: Path):
+    for spec, what, fix in (
+        (comparison, "several models", ":deepfm"),
+        (f"{comparison}:deepfn", "did you mean 'deepfm'", ":lr"),
+        (f"{comparison}:deepfm:seed-9", "no finished seed 9; it has 0, 1", ":deepfm:seed-0"),
+        (f"{comparison}:deepfm:other:best", "has no model", ":best"),
+    ):
+        with pytest.raises(RunError) as error:
+            load_trained(spec)
+        assert what in error.value.what
+        assert fix in (error.value.fix or "")
+    compare(criteo_data, tmp_path / "run", ["lr"], settings=QUICK, seeds=1)
+    with pytest.raises(RunError, match=r"kept no weights[^$]*--keep"):
+        load_trained(f"{tmp_path / 'run'}:lr")
+
+
 def test_weights_load_without_the_data_but_raw_text_needs_them(copied: Path, criteo_data, tmp_path: Path):
     manifest = json.loads((copied / "manifest.json").read_text())
     manifest["data"]["path"] = str(tmp_path / "gone")
@@ -88,7 +128,7 @@ def test_what_is_not_there_is_named_with_the_way_out(trained_run: Path, copied: 
     cases = [
         (tmp_path / "nothing", "There is no run directory", "recnas search"),
         (f"{trained_run}:seed-7", "no finished seed 7; it has 0, 1", ":seed-0"),
-        (f"{trained_run}:beste", "'beste' names no model", ":best"),
+        (f"{trained_run}:beste", "has no model 'beste'", ":best"),
         (tmp_path, "has no manifest.json", "--out"),
     ]
     RunDir.create(tmp_path / "warm", "warmup")

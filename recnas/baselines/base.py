@@ -1,0 +1,111 @@
+"""What every hand-crafted model is: `forward(dense [B, I], embedded [B, F, W]) -> logits [B]`.
+
+Embedding tables are no part of a network. A model that needs one weight per id (the linear term of LR, FM,
+Wide&Deep ...) asks for a wider table instead: of each row the first D columns are the vector, and column D
+is the id's own weight. So first-order weights are stored, looked up, trained and saved with the vectors, by
+the same sparse update. They start at zero (`start_tables`), as a linear model's should.
+
+    columns 0 .. D-1   the vector               (D = 0 for LR)
+    column D           the first-order weight   (only if `first_order`)
+    further columns    padding a backend may need; never read
+
+Shape letters: B batch, I dense fields, F sparse fields, D embedding width, W width of a table row.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from recnas.baselines.layers import Draws
+from recnas.config import Settings
+from recnas.data.schema import Schema
+from recnas.model.embeddings import Embeddings
+
+
+class InputShape(NamedTuple):
+    """What a network is given: numbers of columns, and the embedding width D."""
+
+    n_dense: int
+    n_sparse: int
+    width: int
+
+    @classmethod
+    def of(cls, schema: Schema, width: int) -> InputShape:
+        return cls(schema.n_dense, schema.n_sparse, width)
+
+    @property
+    def flat(self) -> int:
+        """Length of all vectors and numbers of a row behind each other."""
+        return self.n_sparse * self.width + self.n_dense
+
+
+class ModelSettings(Settings):
+    """Options of a model; the learning rate and the tables' options belong to the training settings."""
+
+
+class DeepSettings(ModelSettings):
+    """Options of a model with a multi-layer perceptron."""
+
+    hidden: tuple[int, ...] = Field((400, 400, 400), min_length=1)  # widths of the layers
+    dropout: float = Field(0.0, ge=0, lt=1)  # after each layer
+    layernorm: bool = False  # before each activation
+
+
+class Baseline(nn.Module):
+    """Base of the zoo. Subclasses build their layers after `super().__init__` and define `forward`.
+
+    Attributes:
+        vectors: whether the model reads vectors at all. first_order: whether it reads one weight per id.
+        start_scale: factor on the vectors' initial values. Tables start at a scale that suits a layer of
+            weights above them; a model that adds up products of vectors would start from loud noise.
+    """
+
+    vectors: ClassVar[bool] = True
+    first_order: ClassVar[bool] = False
+    start_scale: ClassVar[float] = 1.0
+
+    def __init__(self, shape: InputShape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.draws = Draws()
+
+    @classmethod
+    def table_width(cls, width: int) -> int:
+        """Columns of a table row when vectors are `width` wide."""
+        return (width if cls.vectors else 0) + cls.first_order
+
+    def begin_step(self, step: int) -> None:
+        """Dropout of a training step depends on seed and step alone, so a resumed training repeats it."""
+        self.draws.begin(step)
+
+    def split(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors `[B, F, D]` and first-order weights `[B, F]` of table rows `[B, F, W]`."""
+        width = self.table_width(self.shape.width) - 1
+        parts = embedded.split([width, 1, embedded.shape[-1] - width - 1], dim=-1)
+        return parts[0], parts[1].squeeze(-1)
+
+    def only_vectors(self, embedded: Tensor) -> Tensor:
+        width = self.shape.width
+        return embedded if embedded.shape[-1] == width else embedded[..., :width]
+
+
+@torch.no_grad()
+def start_tables(embeddings: Embeddings, network: nn.Module, width: int) -> None:
+    """Make new tables start as the network wants: first-order weights (and padding) at zero, vectors scaled."""
+    if not isinstance(network, Baseline):
+        return
+    vectors = width if network.vectors else 0
+    for table in embeddings.weights.values():
+        table[:, vectors:].zero_()
+        if network.start_scale != 1:
+            table[:, :vectors].mul_(network.start_scale)
+
+
+def joined(vectors: Tensor, dense: Tensor) -> Tensor:
+    """`[B, F, D]` and `[B, I]` as one `[B, F D + I]`."""
+    flat = vectors.flatten(1)
+    return torch.cat((flat, dense), 1) if dense.shape[1] else flat

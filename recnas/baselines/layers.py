@@ -1,0 +1,115 @@
+"""Parts that several hand-crafted models share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+_STEP_STRIDE = 0x9E3779B97F4A7C15  # odd: consecutive (seed, step) pairs land far apart
+_SEEDS = 2**63
+
+
+class Draws:
+    """Random numbers of one network's dropout: a function of (seed, step), not of global state."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        self._step = 0
+        self._generator: torch.Generator | None = None
+
+    def begin(self, step: int) -> None:
+        self._step, self._generator = step, None
+
+    def generator(self, device: torch.device) -> torch.Generator:
+        if self._generator is None:
+            mixed = (self.seed * 1_000_003 + (self._step + 1) * _STEP_STRIDE) % _SEEDS
+            self._generator = torch.Generator(device).manual_seed(mixed)
+        return self._generator
+
+
+class Dropout(nn.Module):
+    """Usual dropout, drawing from the network's own `Draws`."""
+
+    def __init__(self, share: float, draws: Draws) -> None:
+        super().__init__()
+        self.share, self.draws = share, draws
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.share == 0:
+            return x
+        kept = torch.empty_like(x).bernoulli_(1 - self.share, generator=self.draws.generator(x.device))
+        return x * kept.mul_(1 / (1 - self.share))
+
+
+class Mlp(nn.Module):
+    """Linear, LayerNorm (if asked for), ReLU, dropout, per width in `hidden`; then one logit if `head`."""
+
+    def __init__(
+        self,
+        width: int,
+        hidden: Sequence[int],
+        draws: Draws,
+        dropout: float = 0.0,
+        layernorm: bool = False,
+        head: bool = True,
+    ) -> None:
+        super().__init__()
+        widths = [width, *hidden]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        self.norms = nn.ModuleList(nn.LayerNorm(b) for b in hidden) if layernorm else None
+        self.dropout = Dropout(dropout, draws)
+        self.out = nn.Linear(widths[-1], 1) if head else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[B, width]` to `[B]`, or to `[B, hidden[-1]]` without a head."""
+        for i, layer in enumerate(self.layers):
+            x = layer(x)
+            if self.norms is not None:
+                x = self.norms[i](x)
+            x = self.dropout(F.relu(x, inplace=True))
+        return x if self.out is None else self.out(x).squeeze(1)
+
+
+class FirstOrder(nn.Module):
+    """The linear term: bias, one weight per dense column, and the ids' own weights from the tables."""
+
+    def __init__(self, n_dense: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(1))
+        self.weight = nn.Parameter(torch.zeros(1, n_dense)) if n_dense else None
+
+    def forward(self, dense: Tensor, weights: Tensor) -> Tensor:
+        """`dense [B, I]` and the ids' weights `[B, F]` to `[B]`."""
+        total = weights.sum(1)
+        if self.weight is None:
+            return total + self.bias
+        return total + F.linear(dense, self.weight, self.bias).squeeze(1)
+
+
+class DenseFields(nn.Module):
+    """Every dense column as one more field: its number times a vector of the column."""
+
+    def __init__(self, n_dense: int, width: int, scale: float = 1.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(n_dense, width) * (scale / math.sqrt(n_dense * width)))
+
+    def forward(self, vectors: Tensor, dense: Tensor) -> Tensor:
+        """`[B, F, D]` and `[B, I]` to `[B, F + I, D]`."""
+        return torch.cat((vectors, dense.unsqueeze(-1) * self.weight), 1)
+
+
+def pairs(n: int) -> tuple[Tensor, Tensor]:
+    """First and second members of the n (n - 1) / 2 pairs, in row order."""
+    first, second = torch.triu_indices(n, n, offset=1)
+    return first, second
+
+
+def squares_of_sums(vectors: Tensor) -> Tensor:
+    """Sum over pairs of fields of <v_i, v_j>, `[B, F, D]` to `[B]`, in F D steps (Rendle 2010, eq. 5)."""
+    total = vectors.sum(1)
+    return 0.5 * (total.square().sum(1) - vectors.square().sum((1, 2)))

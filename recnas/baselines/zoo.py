@@ -1,0 +1,116 @@
+"""Name to hand-crafted model: its settings, its network, and the grid it is tuned on.
+
+    network = build("deepfm", InputShape.of(schema, width=16), {"dropout": 0.1}, seed=3)
+    embeddings = build_embeddings(schema, width=network.table_width(16), ...)
+    start_tables(embeddings, network, 16)
+    logits = network(batch.dense, embeddings.lookup(batch.ids))
+
+To add a model: one file with a settings class and a `Baseline`, one entry below, and a golden-value test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from recnas.baselines.autoint import AutoInt, AutoIntSettings
+from recnas.baselines.base import Baseline, InputShape, ModelSettings
+from recnas.baselines.dcn import DCN, DCNSettings
+from recnas.baselines.dcnv2 import DCNv2, DCNv2Settings
+from recnas.baselines.deepfm import DeepFM, DeepFMSettings
+from recnas.baselines.dlrm import DLRM, DLRMSettings
+from recnas.baselines.dnn import DNN, DNNSettings
+from recnas.baselines.fibinet import FiBiNET, FiBiNETSettings
+from recnas.baselines.finalmlp import FinalMLP, FinalMLPSettings
+from recnas.baselines.fm import FM, FMSettings
+from recnas.baselines.fwfm import FwFM, FwFMSettings
+from recnas.baselines.lr import LR, LRSettings
+from recnas.baselines.masknet import MaskNet, MaskNetSettings
+from recnas.baselines.wide_deep import WideDeep, WideDeepSettings
+from recnas.baselines.xdeepfm import XDeepFM, XDeepFMSettings
+from recnas.config import check_settings, nearest
+from recnas.errors import ConfigError
+
+Grid = Mapping[str, tuple[Any, ...]]
+
+# Learning rates every trained model is tuned over, by optimizer.
+LEARNING_RATES: Mapping[str, tuple[float, ...]] = {
+    "adagrad": (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24),
+    "adamw": (1e-4, 2e-4, 3e-4, 5e-4, 7e-4, 1e-3, 1.5e-3, 2e-3, 3e-3, 5e-3, 1e-2),
+}
+DEEP: Grid = {
+    "dropout": (0.0, 0.1, 0.3),
+    "hidden": ((256, 128), (400, 400, 400), (1024, 512, 256)),
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model of the zoo. `grid` is what tuning may change besides the learning rate."""
+
+    title: str
+    network: type[Baseline]
+    settings: type[ModelSettings]
+    grid: Grid = field(default_factory=dict)
+
+
+ZOO: dict[str, Entry] = {
+    "lr": Entry("LR", LR, LRSettings),
+    "fm": Entry("FM", FM, FMSettings),
+    "fwfm": Entry("FwFM", FwFM, FwFMSettings),
+    "dnn": Entry("DNN", DNN, DNNSettings, DEEP),
+    "wide-deep": Entry("Wide&Deep", WideDeep, WideDeepSettings, DEEP),
+    "deepfm": Entry("DeepFM", DeepFM, DeepFMSettings, DEEP),
+    "xdeepfm": Entry("xDeepFM", XDeepFM, XDeepFMSettings, {**DEEP, "cin": ((64, 64), (128, 128))}),
+    "dcn": Entry("DCN", DCN, DCNSettings, {**DEEP, "crosses": (2, 3, 5)}),
+    "dcn-v2": Entry("DCN-V2", DCNv2, DCNv2Settings, {**DEEP, "crosses": (2, 3, 4)}),
+    "autoint+": Entry("AutoInt+", AutoInt, AutoIntSettings, {**DEEP, "layers": (1, 2, 3)}),
+    "dlrm": Entry("DLRM", DLRM, DLRMSettings, DEEP),
+    "fibinet": Entry("FiBiNET", FiBiNET, FiBiNETSettings, {**DEEP, "bilinear": ("all", "each")}),
+    "masknet": Entry("MaskNet", MaskNet, MaskNetSettings, {**DEEP, "structure": ("parallel", "serial")}),
+    "finalmlp": Entry("FinalMLP", FinalMLP, FinalMLPSettings, {**DEEP, "fusion_heads": (1, 4)}),
+}
+ALIASES = {
+    "autoint": "autoint+",
+    "wdl": "wide-deep",
+    "wide&deep": "wide-deep",
+    "mlp": "dnn",
+    "dcnv2": "dcn-v2",
+}
+
+
+def find_name(name: str) -> str | None:
+    """The zoo's spelling of a model's name, or None."""
+    lower = name.lower()
+    return lower if lower in ZOO else ALIASES.get(lower)
+
+
+def get_entry(name: str) -> Entry:
+    found = find_name(name)
+    if found is None:
+        raise ConfigError(f"there is no hand-crafted model {name!r}; {nearest(name, ZOO)}")
+    return ZOO[found]
+
+
+def check_model_settings(name: str, values: Mapping[str, Any] | ModelSettings | None) -> ModelSettings:
+    entry = get_entry(name)
+    if isinstance(values, entry.settings):
+        return values
+    return check_settings(entry.settings, dict(values or {}), f"the settings of {name}")
+
+
+def build(
+    name: str, shape: InputShape, settings: Mapping[str, Any] | ModelSettings | None = None, seed: int = 0
+) -> Baseline:
+    """A new network. Initial weights and dropout depend on the seed alone; global random state is left."""
+    entry, chosen = get_entry(name), check_model_settings(name, settings)
+    if shape.n_sparse == 0 and entry.network is not DNN:
+        raise ConfigError(f"{name} needs categorical columns, and this data set has none.", "Use dnn.")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = entry.network(shape, chosen)  # type: ignore[call-arg]
+    network.draws.seed = seed
+    return network

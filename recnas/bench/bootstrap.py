@@ -1,0 +1,181 @@
+"""Is one model better than another on the same test rows, or is it luck?
+
+    one = [row_sums(logits, label) for logits in logits_per_seed]
+    found = paired_bootstrap(one, reference)
+    found.logloss, found.logloss_interval, found.real
+
+A bootstrap over test rows and training seeds at once. A resample draws as many rows as there are, with
+replacement, the same rows for both models (hence paired), and as many seeds of each model as were trained.
+The interval holds the middle 95 % of the differences; a difference is called real if that of the log loss
+does not contain zero. Each interval is for one comparison: of twenty models that are no better, one will
+look real.
+
+Three shortcuts, each checked against the plain computation by a test:
+
+- Log loss is a mean over rows, so a resample needs only how often each row was drawn. AUC is not, but to
+  first order it is the sum of two means (its Hajek projection): over clicks, of the share of non-clicks
+  scored below; over non-clicks, of the share of clicks scored above. What is left out is of the order of
+  one over the number of rows.
+- More than `GROUPS` rows are drawn in groups of neighbours, whose sums are taken once.
+- With S seeds, the mean of S draws varies (S - 1) / S times as much as it should: it is stretched by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from recnas.errors import DataError
+
+GROUPS = 2**14
+_AT_A_TIME = 64  # resamples per matrix product
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """What resamples need of one model's scores on all test rows: sums per group `[G]`."""
+
+    logloss: float
+    auc: float | None  # None if all rows have one label
+    rows: np.ndarray
+    clicks: np.ndarray
+    losses: np.ndarray
+    above: np.ndarray  # over clicks: share of all non-clicks scored lower, ties as half
+    below: np.ndarray  # over non-clicks: share of all clicks scored higher, ties as half
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Model less reference. A negative log loss and a positive AUC are in the model's favour."""
+
+    logloss: float
+    logloss_interval: Interval
+    auc: float | None
+    auc_interval: Interval | None
+    real: bool  # the interval of the log loss does not contain zero
+    resamples: int
+    level: float
+
+    def to_dict(self) -> dict[str, Any]:
+        found = asdict(self)
+        for name in ("logloss_interval", "auc_interval"):
+            found[name] = None if found[name] is None else list(found[name])
+        return found
+
+
+def row_sums(logits: np.ndarray, label: np.ndarray, groups: int = GROUPS) -> RowSums:
+    """Summarise `logits [N]` against `label [N]` of 0 and 1."""
+    score, clicked = np.asarray(logits, np.float64), np.asarray(label) == 1
+    n = len(score)
+    if n == 0 or score.shape != clicked.shape:
+        raise DataError(f"{score.shape} scores cannot be judged by {clicked.shape} labels.")
+    losses = np.logaddexp(0, score) - score * clicked
+    place = np.minimum(np.arange(n) * groups // n, groups - 1) if n > groups else np.arange(n)
+    g = min(n, groups)
+
+    def per_group(values: np.ndarray) -> np.ndarray:
+        return np.bincount(place, weights=values, minlength=g)
+
+    clicks, misses = int(clicked.sum()), int((~clicked).sum())
+    share = _placements(score, clicked) if clicks and misses else np.zeros(n)
+    return RowSums(
+        logloss=float(losses.mean()),
+        auc=float(share[clicked].mean()) if clicks and misses else None,
+        rows=per_group(np.ones(n)),
+        clicks=per_group(clicked.astype(np.float64)),
+        losses=per_group(losses),
+        above=per_group(np.where(clicked, share, 0.0)),
+        below=per_group(np.where(clicked, 0.0, share)),
+    )
+
+
+def _placements(score: np.ndarray, clicked: np.ndarray) -> np.ndarray:
+    """Of each row, the share of rows of the other label that it is ordered rightly with."""
+    hits, misses = np.sort(score[clicked]), np.sort(score[~clicked])
+    share = np.empty(len(score))
+    lower = np.searchsorted(misses, score[clicked], "left") + np.searchsorted(misses, score[clicked], "right")
+    share[clicked] = lower / (2 * len(misses))
+    lower = np.searchsorted(hits, score[~clicked], "left") + np.searchsorted(hits, score[~clicked], "right")
+    share[~clicked] = 1 - lower / (2 * len(hits))
+    return share
+
+
+def paired_bootstrap(
+    model: Sequence[RowSums],
+    reference: Sequence[RowSums],
+    *,
+    resamples: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Difference:
+    """Compare two models by their seeds' sums on the same rows."""
+    first, n_groups = model[0], len(model[0].rows)
+    for other in (*model, *reference):
+        if not np.array_equal(other.rows, first.rows) or not np.array_equal(other.clicks, first.clicks):
+            raise DataError(
+                "the two models were scored on different test rows, so they cannot be compared row by row."
+            )
+    rng = np.random.default_rng(seed)
+    losses: list[np.ndarray] = []
+    aucs: list[np.ndarray] = []
+    has_auc = first.auc is not None
+    for start in range(0, resamples, _AT_A_TIME):
+        k = min(_AT_A_TIME, resamples - start)
+        drawn = rng.integers(n_groups, size=(k, n_groups)) + n_groups * np.arange(k)[:, None]
+        weight = np.bincount(drawn.ravel(), minlength=k * n_groups).reshape(k, n_groups).astype(np.float64)
+        rows, clicks = weight @ first.rows, weight @ first.clicks
+        loss, auc = np.zeros(k), np.zeros(k)
+        for sign, sums in ((1, model), (-1, reference)):
+            drawn_seeds = rng.integers(len(sums), size=(k, len(sums)))
+            loss += sign * _over_seeds(
+                weight @ np.stack([s.losses for s in sums], 1) / rows[:, None], drawn_seeds
+            )
+            if has_auc:
+                auc += sign * _over_seeds(_aucs(weight, sums, rows, clicks), drawn_seeds)
+        losses.append(loss)
+        aucs.append(auc)
+    interval = _interval(np.concatenate(losses), level)
+    assert interval is not None
+    return Difference(
+        logloss=_mean(model, "logloss") - _mean(reference, "logloss"),
+        logloss_interval=interval,
+        auc=_mean(model, "auc") - _mean(reference, "auc") if has_auc else None,
+        auc_interval=_interval(np.concatenate(aucs), level) if has_auc else None,
+        real=not interval[0] <= 0 <= interval[1],
+        resamples=resamples,
+        level=level,
+    )
+
+
+def _aucs(weight: np.ndarray, sums: Sequence[RowSums], rows: np.ndarray, clicks: np.ndarray) -> np.ndarray:
+    """AUC to first order, `[resamples, seeds]`; NaN for a resample without clicks or without anything else."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        above = weight @ np.stack([s.above for s in sums], 1) / clicks[:, None]
+        below = weight @ np.stack([s.below for s in sums], 1) / (rows - clicks)[:, None]
+    return above + below - np.array([s.auc for s in sums])
+
+
+def _over_seeds(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Mean over the drawn seeds, stretched around the mean over all; both `[resamples, seeds]`."""
+    centre, seeds = values.mean(1), values.shape[1]
+    if seeds == 1:
+        return centre
+    again = np.take_along_axis(values, drawn, 1).mean(1)
+    return centre + (again - centre) * np.sqrt(seeds / (seeds - 1))
+
+
+def _mean(sums: Sequence[RowSums], name: str) -> float:
+    return float(np.mean([getattr(s, name) for s in sums]))
+
+
+def _interval(values: np.ndarray, level: float) -> Interval | None:
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return None
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)

@@ -1,0 +1,63 @@
+"""Write a trained model for serving: one program, its vocabularies, and an example that scores a raw row.
+
+  recnas export runs/criteo:best --to pt2 --out served
+  recnas export runs/best --to onnx --out served --seed 2
+  recnas export runs/cmp:deepfm --to pt2 --out served          # of recnas compare --keep
+
+RUN is what `recnas search` or `recnas train` made. The program takes dense [B, I] float32 and ids [B, F]
+int64 for any B and gives probabilities [B]; the tables are inside. It is checked against the model on
+validation rows before the folder appears. model.json says how raw columns become inputs; try it with:
+
+  python served/score_row.py < one_raw_row
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from recnas.cli.options import add_json, print_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run", metavar="RUN[:best]", help="a run directory; RUN:best or RUN:seed-3 picks a seed"
+    )
+    parser.add_argument(
+        "--to", default="pt2", metavar="FORMAT", help="pt2 (torch.export, the default) or onnx"
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="a new folder")
+    parser.add_argument("--seed", type=int, metavar="N", help="which training of the run, as RUN:seed-N")
+    parser.add_argument(
+        "--data", metavar="DIR", help="the prepared data set, if it is not where the run was trained on it"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from recnas.jobs.export import export
+    from recnas.progress import Progress, human_bytes
+
+    result = export(
+        args.run,
+        args.to,
+        args.out,
+        seed=args.seed,
+        data=args.data,
+        progress=Progress(quiet=args.quiet),
+    )
+    if args.json:
+        print_json(result)
+        return 0
+    model, check = result["model"], result["check"]
+    print(
+        f"{model['key']}, seed {model['seed']}: {result['program']} ({human_bytes(result['bytes'])} in all)"
+    )
+    print(
+        f"  checked against the model on {check['rows']:,} {check['split']} rows in batches of "
+        f"{', '.join(map(str, check['batch_sizes']))}: largest difference {check['max_abs_difference']:.2g}"
+    )
+    print(
+        f"score a raw row: python {result['out']}/score_row.py < row    what it does: {result['out']}/model.json"
+    )
+    return 0

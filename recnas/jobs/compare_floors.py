@@ -1,0 +1,169 @@
+"""Models of other libraries on the same encoded rows: what a user would try first, as a floor.
+
+They are fitted on at most `MOST_ROWS` training rows, the first ones, because both libraries want all rows in
+memory; the leaderboard says how many. Both repeat themselves exactly, so one fit stands for all seeds.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from recnas.data.prepared import PreparedData
+from recnas.model.embeddings import RowMap
+from recnas.train.metrics import Metrics
+from recnas.train.settings import TrainSettings
+
+MOST_ROWS = 1_000_000
+_EVAL_ROWS = 100_000  # scored at a time
+_FEW_VALUES = 256  # LightGBM takes columns up to this as categories, others as ranks by frequency
+
+Scorer = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (dense [N, I], ids [N, F]) -> logits [N]
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # dense, ids, label
+
+
+@dataclass(frozen=True)
+class Fitted:
+    score: Scorer
+    params: int  # outside what corresponds to embedding tables
+    embedding_params: int
+    macs: int | None
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Fits on rows; `needs` is the module that must be installed."""
+
+    fit: Callable[[Rows, RowMap, Mapping[str, Any], int], Fitted]
+    needs: str
+    default: Mapping[str, Any]
+    grid: Mapping[str, tuple[Any, ...]]
+
+
+def fit_logistic(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: int) -> Fitted:
+    """One column per id and the standardised dense columns, L2-regularised, by L-BFGS."""
+    from scipy import sparse
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    dense, ids, label = rows
+    mean, std = dense.mean(0, dtype=np.float64), dense.std(0, dtype=np.float64)
+    std[std == 0] = 1.0
+    starts = np.array(tables.starts, dtype=np.int64)
+
+    def features(dense: np.ndarray, ids: np.ndarray) -> sparse.csr_matrix:
+        n, fields = ids.shape
+        columns = (ids + starts).ravel()
+        hot = sparse.csr_matrix(
+            (np.ones(n * fields, dtype=np.float64), columns, np.arange(0, n * fields + 1, fields)),
+            shape=(n, tables.total),
+        )
+        return sparse.hstack([hot, sparse.csr_matrix((dense - mean) / std)], format="csr")
+
+    model = LogisticRegression(C=choice["C"], max_iter=200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a floor need not be exact
+        model.fit(features(dense, ids), label)
+    return Fitted(
+        lambda dense, ids: model.decision_function(features(dense, ids)),
+        dense.shape[1] + 1,
+        tables.total,
+        dense.shape[1],
+    )
+
+
+def fit_lightgbm(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: int) -> Fitted:
+    """Gradient-boosted trees; ids are ordered by frequency, so a large column serves as a rank."""
+    import lightgbm
+
+    dense, ids, label = rows
+    few = [dense.shape[1] + f for f, size in enumerate(tables.rows) if size <= _FEW_VALUES]
+    options = {
+        "objective": "binary",
+        "learning_rate": choice["learning_rate"],
+        "num_leaves": choice["num_leaves"],
+        "seed": seed,
+        "deterministic": True,
+        "force_row_wise": True,
+        "num_threads": 1,
+        "verbosity": -1,
+    }
+    table = lightgbm.Dataset(_columns(dense, ids), label, categorical_feature=few, free_raw_data=True)
+    model = lightgbm.train(options, table, num_boost_round=choice["trees"])
+    leaves = sum(tree["num_leaves"] for tree in model.dump_model()["tree_info"])
+    return Fitted(
+        lambda dense, ids: np.asarray(model.predict(_columns(dense, ids), raw_score=True)), leaves, 0, None
+    )
+
+
+def _columns(dense: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    return np.concatenate([dense.astype(np.float64), ids.astype(np.float64)], axis=1)
+
+
+FLOORS: dict[str, Floor] = {
+    "sklearn-lr": Floor(
+        fit_logistic,
+        "sklearn",
+        {"C": 0.1},
+        {"C": (0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0)},
+    ),
+    "lightgbm": Floor(
+        fit_lightgbm,
+        "lightgbm",
+        {"learning_rate": 0.1, "num_leaves": 31, "trees": 200},
+        {"learning_rate": (0.03, 0.05, 0.1, 0.2), "num_leaves": (15, 31, 63, 127), "trees": (100, 200, 400)},
+    ),
+}
+
+
+def why_not(name: str) -> str | None:
+    """Why a floor cannot be fitted on this machine, or None."""
+    if importlib.util.find_spec(FLOORS[name].needs) is not None:
+        return None
+    return f"{FLOORS[name].needs} is not installed; pip install {FLOORS[name].needs} adds this row"
+
+
+def run_floor(
+    name: str,
+    choice: Mapping[str, Any],
+    data: PreparedData,
+    settings: TrainSettings,
+    seed: int,
+    splits: tuple[str, ...],
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Fit one; facts with metrics per split, and the logits of each split."""
+    tables = RowMap(data.schema, settings.embeddings.cap, settings.embeddings.hash_rows, torch.device("cpu"))
+    rows = min(MOST_ROWS, data.rows("train"))
+    started = time.monotonic()
+    fitted = FLOORS[name].fit(_rows(data, "train", slice(0, rows), tables), tables, choice, seed)
+    seconds = time.monotonic() - started
+    facts: dict[str, Any] = {
+        "params": fitted.params,
+        "embedding_params": fitted.embedding_params,
+        "macs": fitted.macs,
+        "train_rows": rows,
+        "seconds": seconds,
+        "rows_per_second": rows / seconds,
+    }
+    logits: dict[str, np.ndarray] = {}
+    for split in splits:
+        metrics, parts = Metrics(), []
+        for start in range(0, data.rows(split), _EVAL_ROWS):
+            dense, ids, label = _rows(data, split, slice(start, start + _EVAL_ROWS), tables)
+            parts.append(fitted.score(dense, ids).astype(np.float32))
+            metrics.update(torch.from_numpy(parts[-1]), torch.from_numpy(label.astype(np.float32)))
+        facts[split], logits[split] = metrics.result(), np.concatenate(parts)
+    return facts, logits
+
+
+def _rows(data: PreparedData, split: str, part: slice, tables: RowMap) -> Rows:
+    dense, ids, label = (np.asarray(data.array(split, name)[part]) for name in ("dense", "ids", "label"))
+    folded = tables.fold(torch.from_numpy(ids.astype(np.int64)))
+    return dense, folded.numpy(), label

@@ -1,0 +1,131 @@
+"""The data behind a run, as tables: click rates, cardinalities, unknown shares, memory of every table."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from recnas.data.prepared import PreparedData
+from recnas.data.schema import Schema
+from recnas.errors import RecnasError
+from recnas.report.runs import Run
+from recnas.report.stats import share_interval
+from recnas.report.table import Column, Row, Table
+
+
+def data_tables(runs: Sequence[Run]) -> tuple[Table, Table]:
+    """Rows and click rate of every split; cardinality, unknown share and memory of every table."""
+    splits = (
+        Column("split", "split"),
+        Column("rows", "rows", "int"),
+        Column("click_rate", "click rate", "share"),
+        Column("interval", "95 % interval", "share"),
+    )
+    columns = (
+        Column("column", "column"), Column("rows", "table rows", "int"), Column("bytes", "memory", "mb"), Column("unknown_train", "unknown, train", "share"),
+        Column("unknown_valid", "unknown, valid", "share"), Column("unknown_test", "unknown, test", "share"), Column("missing_train", "missing, train", "share"),
+    )  # fmt: skip
+    run = next((run for run in runs if run.data), None)
+    if run is None:
+        return Table("data_splits", "Splits", splits, []), Table(
+            "data_columns", "Embedding tables", columns, []
+        )
+    width, limit = _embeddings(run)
+    try:
+        summary = PreparedData.open(run.data["path"]).summary(width)
+        there = summary["fingerprint"] == run.data.get("fingerprint")
+        why = "" if there else f"{run.data['path']} was prepared anew since the run; "
+    except (RecnasError, KeyError, OSError):
+        there, why = False, f"{run.data.get('path')} is not here any more; "
+    if not there:
+        return Table(
+            "data_splits", "Splits", splits, [], why + "rows and click rates are not known."
+        ), _from_schema(run, columns, why)
+    first = [
+        {
+            "split": split,
+            "rows": rows,
+            "click_rate": summary["click_rate"][split],
+            "interval": share_interval(summary["click_rate"][split] or 0.0, rows),
+        }
+        for split, rows in summary["rows"].items()
+    ]
+    second: list[Row] = []
+    for name, rows in summary["cardinality"].items():
+        row: Row = {"column": name, "rows": rows, "bytes": min(rows, limit) * width * 4}
+        for split, by_column in summary["unknown_share"].items():
+            row[f"unknown_{split}"] = by_column.get(name)
+        for split, by_column in summary["missing_share"].items():
+            row[f"missing_{split}"] = by_column.get(name)
+        second.append(row)
+    note = f"{summary['recipe']}, split {summary['protocol']}; {summary['rows_in']:,} raw rows, {summary['rejects']:,} rejected; {len(summary['dense'])} dense inputs. Intervals say how far a click rate can be off by chance (Wilson)."
+    return Table("data_splits", "Splits", splits, first, note), Table(
+        "data_columns", "Embedding tables", columns, second, _memory_note(width, second)
+    )
+
+
+def _memory_note(width: int, rows: Sequence[Row]) -> str:
+    total = sum(row["bytes"] for row in rows)
+    return f"Embedding width {width}, four bytes a value: {total / 1e6:,.1f} MB in all, optimizer state not counted. Unknown: rare in training, or never seen there."
+
+
+def _from_schema(run: Run, columns: tuple[Column, ...], why: str) -> Table:
+    """Cardinalities from the schema that a training keeps, when the data are gone."""
+    width, limit = _embeddings(run)
+    for path in (run.path / "best" / "schema.json", run.path / "schema.json"):
+        if path.exists():
+            schema = Schema.from_dict(json.loads(path.read_text()))
+            rows = [
+                {"column": f.name, "rows": f.rows, "bytes": min(f.rows, limit) * width * 4}
+                for f in schema.sparse
+            ]
+            return Table("data_columns", "Embedding tables", columns, rows, why + _memory_note(width, rows))
+    return Table("data_columns", "Embedding tables", columns, [], why + "cardinalities are not known.")
+
+
+def _embeddings(run: Run) -> tuple[int, int]:
+    """Width, and the most rows a table gets."""
+    settings = (
+        (run.config.get("final") or {}).get("train")
+        or run.config.get("train")
+        or run.manifest.get("settings")
+        or {}
+    )
+    chosen = settings.get("embeddings") or {}
+    return int(chosen.get("width", 16)), int(chosen.get("cap") or chosen.get("hash_rows") or 10**12)
+
+
+def prepare_command(run: Run) -> str | None:
+    """How the data were prepared; the raw files are named, their places are not known."""
+    try:
+        options: dict[str, Any] = PreparedData.open(run.data["path"]).manifest["options"]
+        raw = [str(source.get("name") or source.get("path") or "FILE") for source in options.get("raw", [])]
+    except (RecnasError, KeyError, OSError, AttributeError):
+        return None
+    words = [
+        "recnas",
+        "prepare",
+        options["recipe"]["name"],
+        "--raw",
+        *(raw or ["FILE"]),
+        "--out",
+        str(run.data["path"]),
+    ]
+    words += ["--protocol", str(options.get("protocol")), "--seed", str(options.get("seed"))]
+    for name, flag in (
+        ("min_count", "--min-count"),
+        ("cap", "--cap"),
+        ("limit", "--limit"),
+        ("split_index", "--split-index"),
+    ):
+        if options.get(name) is not None:
+            words += [flag, str(options[name])]
+    if options.get("vocab_scope", "train") != "train":
+        words += ["--vocab-scope", str(options["vocab_scope"])]
+    if options.get("on_error", "stop") != "stop":
+        words += ["--on-error", str(options["on_error"])]
+    if options.get("with_columns"):
+        words += ["--with", *options["with_columns"]]
+    return shlex.join(words)

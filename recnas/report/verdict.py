@@ -1,0 +1,195 @@
+"""The outcome in one sentence with its interval, and the sentences that qualify it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+from typing import Any
+
+from recnas.report.outcome_info import is_searched
+from recnas.report.runs import Correlations, Run
+from recnas.report.state import total_candidates
+from recnas.report.stats import auc_interval, mean_interval, t_point
+from recnas.report.table import Row, Table, number, short
+
+
+@dataclass(frozen=True)
+class Verdict:
+    sentence: str
+    more: tuple[str, ...] = ()
+
+
+def verdict(
+    runs: Sequence[Run], board: Table, summary: Table, tables: Sequence[Correlations] = ()
+) -> Verdict:
+    """Judge by the comparison if there is one, else by the searches, else by what there is."""
+    compared = [row for row in board.rows if row.get("delta") is not None]
+    searches = [run for run in runs if run.kind == "search"]
+    more = [line for run in searches if (line := _unfinished(run))] if len(runs) > 1 else []
+    if compared:
+        return Verdict(_compared(board, compared), (*_of_the_board(board), *more))
+    done = [run for run in searches if run.finished]
+    if len(done) > 1:
+        return Verdict(_several(done), (*map(_single, done), *more))
+    if done:
+        return Verdict(_single(done[0]), (*more, _not_compared(done[0])))
+    if searches:
+        lines = [line for run in searches if (line := _unfinished(run))]
+        return Verdict(lines[0], tuple(lines[1:]))
+    if board.rows:
+        best = board.rows[0]
+        return Verdict(f"{best['model']} reaches test log loss {_figure(best)}; nothing is compared with it.")
+    if summary.rows:
+        return Verdict(_best_proxy(summary))
+    kinds = ", ".join(dict.fromkeys(run.kind for run in runs)) or "file"
+    return Verdict(f"There is no verdict: the {kinds} given here holds no model that was read on test.")
+
+
+def _compared(board: Table, compared: list[Row]) -> str:
+    reference = board.more["reference"]
+    searched = [row for row in compared if is_searched(row)]
+    base = next((row for row in board.rows if row["model"] == reference), None)
+    subject = (searched or compared)[0]
+    sign, one, other = 1.0, subject, base
+    if not searched and base is not None and (is_searched(base) or base is board.rows[0]):
+        sign, one, other = -1.0, base, subject  # the reference is the one to speak of
+    delta = sign * subject["delta"]
+    interval = [sign * end for end in (subject["delta_interval"] or [])]
+    spread = (
+        f" (95 % interval {min(interval):+.5f} to {max(interval):+.5f})" if interval else " (no interval)"
+    )
+    name, against = one["model"], other["model"] if other else reference
+    if interval and min(interval) <= 0 <= max(interval):
+        said = f"There is no real difference between {name} and {against}: {delta:+.5f} test log loss{spread}"
+    else:
+        said = f"{name} {'beats' if delta < 0 else 'is worse than'} {against} by {abs(delta):.5f} test log loss{spread}"
+    if other and one.get("flops") and other.get("flops"):
+        said += f", at {short(one['flops'] / other['flops'])}× its FLOPs"
+    return said + "."
+
+
+def _of_the_board(board: Table) -> list[str]:
+    first = board.rows[0]
+    lines = [f"Lowest mean test log loss: {first['model']}, {_figure(first)}."]
+    others = [row for row in board.rows if row.get("verdict") in ("better", "worse", "no real difference")]
+    for word in ("better", "no real difference", "worse"):
+        named = [row["model"] for row in others if row["verdict"] == word]
+        if named:
+            what = {
+                "better": "Better than",
+                "worse": "Worse than",
+                "no real difference": "Not told apart from",
+            }[word]
+            lines.append(f"{what} {board.more['reference']}: {', '.join(named)}.")
+    if len(others) > 1:
+        lines.append(
+            f"Each interval is for one comparison; of {len(others)} made here, chance alone can make one look real."
+        )
+    return lines
+
+
+def _single(run: Run) -> str:
+    """One finished search."""
+    result = run.result or {}
+    test, best = result.get("test") or {}, result.get("best") or {}
+    losses = [event["test"]["logloss"] for event in run.best_events if "test" in event]
+    interval = mean_interval(losses)
+    if interval:
+        spread = f" (95 % interval {interval[0]:.5f} to {interval[1]:.5f} over {len(losses)} training seeds)"
+    else:
+        spread = " (one training seed, so its spread is not known)"
+    said = f"The winner of {run.label} reaches test log loss {test['logloss']:.5f}{spread}"
+    if test.get("auc") is not None:
+        said += f", AUC {test['auc']:.5f}{_auc_spread(run, test['auc'])}"
+    entropy = test.get("normalized_entropy")
+    if entropy is not None:
+        guess = "better than" if entropy < 1 else "worse than" if entropy > 1 else "no better than"
+        said += f", {guess} always predicting the click rate ({entropy:.3f} of that loss)"
+    params = f" It has {best['params']:,} parameters." if best.get("params") is not None else ""
+    return said + "." + params
+
+
+def _auc_spread(run: Run, auc: float) -> str:
+    event: dict[str, Any] = next((e["test"] for e in run.best_events if "test" in e), {})
+    if not event.get("rows") or event.get("clicks") is None:
+        return ""
+    found = auc_interval(auc, event["clicks"], event["rows"] - event["clicks"])
+    return (
+        f" (95 % interval {found[0]:.5f} to {found[1]:.5f} over {event['rows']:,} test rows)" if found else ""
+    )
+
+
+def _several(runs: Sequence[Run]) -> str:
+    losses = {run.label: run.result["test"]["logloss"] for run in runs if run.result}
+    low = min(losses, key=lambda label: losses[label])
+    groups = {True: [], False: []}  # type: dict[bool, list[float]]
+    for run in runs:
+        groups[run.method == "random"].append(losses[run.label])
+    if groups[True] and groups[False]:
+        gap = fmean(groups[False]) - fmean(groups[True])
+        return (
+            f"Searched winners {'beat' if gap < 0 else 'do not beat'} those of random search: {gap:+.5f} mean test log loss"
+            f"{_gap_spread(groups[False], groups[True])}; the lowest is {losses[low]:.5f} ({low})."
+        )
+    interval = mean_interval(list(losses.values()))
+    assert interval is not None
+    return (
+        f"The winners of {len(losses)} searches reach test log loss {fmean(losses.values()):.5f} on average "
+        f"(95 % interval {interval[0]:.5f} to {interval[1]:.5f}); the lowest is {losses[low]:.5f} ({low})."
+    )
+
+
+def _gap_spread(one: Sequence[float], other: Sequence[float]) -> str:
+    """Welch's interval of a difference of means, with the smaller sample's degrees of freedom: on the wide side."""
+    if len(one) < 2 or len(other) < 2:
+        return f" (no interval: {len(one)} and {len(other)} searches)"
+    error = math.sqrt(variance(one) / len(one) + variance(other) / len(other))
+    few = min(len(one), len(other))
+    half = t_point(few - 1) * error
+    gap = fmean(one) - fmean(other)
+    return f" (95 % interval {gap - half:+.5f} to {gap + half:+.5f}; {len(one)} and {len(other)} searches)"
+
+
+def _unfinished(run: Run) -> str:
+    if run.finished:
+        return ""
+    final = run.config.get("final") or {}
+    total = total_candidates(run.config)
+    told = f"{len(run.candidates):,}" + (f" of {total:,}" if total else "")
+    trained = f"{len(run.trained)} of {final.get('top', 0) * final.get('seeds', 1)}"
+    said = f"{run.label} stopped before its end, so there is no verdict: {told} candidates were scored, {trained} trainings done, test not read"
+    best = run.best_by_score
+    if best is not None and run.goal is not None:
+        said += f". Best by {run.goal[0]} so far: candidate {best['index'] + 1}, {number(best['values'][run.goal[0]])} (a score, not a loss; it has no interval)"
+    return said + "."
+
+
+def _not_compared(run: Run) -> str:
+    return (
+        "It has not been laid beside a hand-crafted model on the same rows: "
+        f"recnas compare --data {run.data.get('path', 'DATA')} --models dcnv2 deepfm {run.path}:best --seeds 5 --out runs/compare"
+    )
+
+
+def _best_proxy(summary: Table) -> str:
+    known = [row for row in summary.rows if row.get("spearman") is not None]
+    if not known:
+        return "There is no verdict: no proxy could be ranked against the truth."
+    best = max(known, key=lambda row: row["spearman"])
+    interval = best.get("spearman_interval")
+    spread = (
+        f" (95 % interval {interval[0]:+.2f} to {interval[1]:+.2f}, {best['n']} architectures)"
+        if interval
+        else ""
+    )
+    share = f" at {100 * best['share']:g} % warm-up" if best.get("share") is not None else ""
+    return f"{best['proxy']} ranks trained networks best{share}: Spearman {best['spearman']:+.2f}{spread}; +1 is a perfect ranking."
+
+
+def _figure(row: Row) -> str:
+    spread = row.get("interval")
+    if spread:
+        return f"{row['test_logloss']:.5f} (95 % interval {spread[0]:.5f} to {spread[1]:.5f} over {row['seeds']} seeds)"
+    return f"{row['test_logloss']:.5f} (one seed, no interval)"
