@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape, joined
 from recnas.baselines.layers import DenseFields, Mlp
-from recnas.model.operators import kernels
+from recnas.model.kernels import attention
 
 
 class AutoIntSettings(DeepSettings):
@@ -48,7 +48,7 @@ class Attention(nn.Module):
         width, batch, n = x.shape
         flat = x.reshape(width, batch * n)
         three = (self.project.weight * self.unscale) @ flat
-        mixed = kernels.attention(three.view(-1, batch, n), self.heads)
+        mixed = attention(three.view(-1, batch, n), self.heads)
         out = torch.addmm(mixed.reshape(-1, batch * n), self.residual.weight, flat)
         return torch.relu_(out).view(-1, batch, n)
 

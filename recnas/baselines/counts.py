@@ -11,7 +11,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from recnas.baselines.base import Baseline, InputShape
-from recnas.model.operators import kernels
+from recnas.model.kernels import plain_kernels
 
 _ROWS = 2  # one row would let some products collapse to others that torch does not count
 
@@ -29,7 +29,7 @@ def count_macs(network: Baseline, shape: InputShape) -> int:
     was_training = network.training
     network.eval()
     try:
-        with kernels.plain_kernels(), FlopCounterMode(display=False) as counter:
+        with plain_kernels(), FlopCounterMode(display=False) as counter:
             network(dense, embedded)
     finally:
         network.train(was_training)

@@ -92,6 +92,10 @@ def _print(board: dict[str, Any], out: str) -> None:
     for kind in ("failed", "skipped"):
         for label, reason in board[kind].items():
             print(f"{kind}: {label}: {reason}")
+    if len(board["seeds"]) == 1:
+        print(
+            "one seed: the intervals hold the noise of the test rows, not that of training; use --seeds 3 or more"
+        )
     print(
         f"{len(board['seeds'])} seed(s), {board['tune']} tuning trial(s) per model, {board['rows']['test']:,} test rows; "
         f"everything: {out}/leaderboard.csv, leaderboard.json"

@@ -32,6 +32,8 @@ COMMANDS = {
     "bench": "train a table of architectures, and run searchers on it",
     "correlate": "say how well proxies rank a table of trained architectures",
     "watch": "follow a run",
+    "report": "write one HTML or Markdown file about one or more runs",
+    "draw": "draw an architecture, or two with their differences, as SVG",
     "configs": "list the shipped experiment configs, show one, or copy one to edit",
 }
 

@@ -111,7 +111,7 @@ def truth_figures(points: Table, summary: Table) -> list[Figure]:
         if sizes:
             chart.legend(f"{short(sizes[0])} parameters", "s0")
             chart.legend(short(sizes[-1]), f"s{STEPS - 1}")
-        found.append(Figure(f"truth_{len(found) + 1}", title, chart.render(), points, _correlation_note(about)))
+        found.append(Figure(f"truth_{len(found) + 1}", title, chart.render(), _part(points, mine), _correlation_note(about)))
     known = [row for row in summary.rows if row.get("spearman") is not None]
     if len(known) > 1:
         drawn = []
@@ -187,8 +187,31 @@ def term_figures(table: Table, stem: str, label: str) -> list[Figure]:
         chart.band([(row["evaluations"], row["low"], row["high"]) for row in mine], f"f{colour}")
         chart.line([(row["evaluations"], row["median"]) for row in mine], f"line c{colour}")
         chart.points([(row["evaluations"], row["median"], f"{term} {short(row['median'])}, middle half {short(row['low'])} to {short(row['high'])} ({row['n']} candidates)") for row in mine], f"dot f{colour}", 2.5)
-        found.append(Figure(f"{stem}_{proxy}_{term}", title, chart.render(), table, table.note))
+        found.append(Figure(f"{stem}_{proxy}_{term}", title, chart.render(), _part(table, mine), table.note))
     return found
+
+
+def _part(table: Table, rows: list[Row]) -> Table:
+    return Table(table.name, table.title, table.columns, rows, table.note, table.more)
+
+
+def family_figure(table: Table, others: Table, stem: str, goal: str) -> list[Figure]:
+    """Score along the winner's ancestors, with the children that did not lead on in grey."""
+    rows = [row for row in table.rows if row["value"] is not None]
+    if len(rows) < 2:
+        return []
+    by_step = {row["generation"]: row for row in rows}
+    chart = Chart(table.title, Axis.around("step from the random ancestor", [0, *(row["generation"] for row in [*rows, *others.rows])]), Axis.around(goal, [row["value"] for row in [*rows, *others.rows]]))
+    drawn = others.rows[:MOST_POINTS]
+    for row in drawn:
+        if row["generation"] - 1 in by_step:
+            chart.line([(row["generation"] - 1, by_step[row["generation"] - 1]["value"]), (row["generation"], row["value"])], "thin grey")
+    chart.points([(row["generation"], row["value"], f"candidate {row['number']}, child of {row['parent']}: {short(row['value'])}") for row in drawn], "dot fgrey", 2.5)
+    chart.line([(row["generation"], row["value"]) for row in rows], "line c2")
+    chart.points([(row["generation"], row["value"], f"candidate {row['number']}: {short(row['value'])}. {row['what']}") for row in rows], "dot f2", 5)
+    chart.legend("line of the winner", "f2")
+    chart.legend("other children", "fgrey")
+    return [Figure(stem, table.title, chart.render(), table, table.note)]
 
 
 def data_figures(splits: Table, columns: Table) -> list[Figure]:

@@ -230,7 +230,9 @@ def pareto(runs: Sequence[Run]) -> Table:
         Column("model", "model"), Column("what", "what"), Column("flops", "FLOPs per row", "num"), Column("params", "parameters", "int"),
         Column("valid_logloss", "validation log loss", "loss", "valid_logloss_std"), Column("front", "on the front"), Column("run", "from"),
     )  # fmt: skip
-    note = "FLOPs are two per multiply-add, for one row of data, by arithmetic. Lower and further left is better. Validation, because test was read by the winner only."
+    note = "FLOPs are two per multiply-add, for one row of data, by arithmetic. Lower and further left is better."
+    if any(run.trained for run in runs):
+        note += " Validation, because test is read by the winner only."
     return Table("pareto", "Log loss against cost", columns, rows, note)
 
 

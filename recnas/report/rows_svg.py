@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from recnas.report.svg import WIDTH, Axis, mark, px, text, wrap
-from recnas.report.table import short
+from recnas.report.svg import WIDTH, Axis, mark, px, text, tick_labels, wrap
 
 _LINE, _TOP, _FOOT = 24.0, 8.0, 40.0
 _LETTER = 6.6
@@ -68,20 +67,21 @@ def bars(title: str, axis_title: str, rows: Sequence[tuple[str, float, str]], co
     return wrap(body, WIDTH, low + _FOOT, title)
 
 
-def _scale(axis: Axis, at, left: float, low: float) -> list[str]:  # type: ignore[no-untyped-def]
+def _scale(axis: Axis, at: Callable[[float], float], left: float, low: float) -> list[str]:
     found = []
     last = -100.0
-    for value in axis.ticks(4):
+    ticks = axis.ticks(4)
+    for value, label in zip(ticks, tick_labels(ticks)):
         x = at(value)
         found.append(f'<path class="grid" d="M{px(x)} {px(_TOP)}V{px(low)}"/>')
         if x - last > 48:
-            found.append(text(x, low + 15, short(value), "small muted", "middle"))
+            found.append(text(x, low + 15, label, "small muted", "middle"))
             last = x
     found.append(text((left + WIDTH) / 2, low + 33, axis.title, "muted", "middle"))
     return found
 
 
-def _left(names) -> float:  # type: ignore[no-untyped-def]
+def _left(names: Iterable[str]) -> float:
     return min(180.0, 16 + _LETTER * max((len(_clip(name)) for name in names), default=0))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -60,7 +61,7 @@ class Run:
         """Share of the training rows that warmed the supernet."""
         return (self.config.get("warmup") or {}).get("share")
 
-    @property
+    @cached_property
     def objectives(self) -> dict[str, str]:
         """Names and directions; the first is what the search ranks by."""
         known = (self.result or {}).get("objectives") or self.config.get("objectives")
@@ -69,7 +70,7 @@ class Run:
         first = next((c["values"] for c in self.candidates if c.get("values")), None)
         return {name: "min" if low_is_good(name) else "max" for name in list(first)[:1]} if first else {}
 
-    @property
+    @cached_property
     def goal(self) -> tuple[str, str] | None:
         """The first objective and `min` or `max`."""
         return next(iter(self.objectives.items()), None)
@@ -86,13 +87,9 @@ class Run:
             return None
         return values.get(self.goal[0])
 
-    @property
+    @cached_property
     def by_index(self) -> dict[int, dict[str, Any]]:
-        found = self.__dict__.get("_by_index")
-        if found is None:
-            found = {candidate["index"]: candidate for candidate in self.candidates}
-            object.__setattr__(self, "_by_index", found)
-        return found
+        return {candidate["index"]: candidate for candidate in self.candidates}
 
     def trained_mean(self) -> dict[str, dict[str, Any]]:
         """Validation log loss by architecture key: mean, standard deviation and number of seeds."""
@@ -114,7 +111,7 @@ class Run:
             }
         return found
 
-    @property
+    @cached_property
     def winner(self) -> dict[str, Any] | None:
         """The candidate that won; of a run that did not get there, the best by score."""
         if self.result and "best" in self.result:
@@ -122,7 +119,7 @@ class Run:
             return self.by_index.get(index)
         return self.best_by_score
 
-    @property
+    @cached_property
     def best_by_score(self) -> dict[str, Any] | None:
         judged = [(value, c) for c in self.candidates if (value := self.value(c)) is not None]
         if not judged or self.goal is None:

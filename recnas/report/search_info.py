@@ -203,6 +203,19 @@ def family(run: Run) -> Table:
     return Table("family", "How the winner came about", columns, rows, note)
 
 
+def siblings(run: Run, ancestors: Table) -> Table:
+    """The other children of every ancestor: what the search tried beside the line that won."""
+    steps = {row["number"] - 1: row["generation"] for row in ancestors.rows}
+    columns = (Column("generation", "step", "int"), Column("number", "candidate", "int"), Column("parent", "parent", "int"), Column("value", "value", "num"))
+    rows: list[Row] = []
+    for candidate in run.candidates:
+        parent = next(iter(candidate.get("parents") or []), None)
+        value = run.value(candidate)
+        if parent in steps and candidate["index"] not in steps and value is not None:
+            rows.append({"generation": steps[parent] + 1, "number": candidate["index"] + 1, "parent": parent + 1, "value": value})
+    return Table("siblings", "Other children of the winner's ancestors", columns, rows)
+
+
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """What differs between two described architectures, block by block."""
     if "blocks" not in one or "blocks" not in other:
@@ -216,11 +229,20 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
         parts = [
             f"{name} {_brief(mine.get(name))} to {_brief(theirs.get(name))}"
             for name in theirs
-            if mine.get(name) != theirs.get(name)
+            if mine.get(name) != theirs.get(name) and not _inert(name, mine, theirs)
         ]
         if parts:
             found.append(f"block {b + 1}: " + ", ".join(parts))
     return found
+
+
+_READERS = {"left": {"gate", "sum"}, "right": {"gate", "sum"}, "dense_in": {"fc", "dot"}}
+
+
+def _inert(name: str, *blocks: dict[str, Any]) -> bool:
+    """Whether a field is read by no operator of these blocks."""
+    ops = {op for block in blocks for op in block.get("dense_ops", ())}
+    return name in _READERS and not ops & _READERS[name]
 
 
 def _brief(value: Any) -> str:
@@ -237,7 +259,7 @@ def curves(runs: Sequence[Run]) -> Table:
     for run in runs:
         for event in run.best_events:
             name = f"{run.label}, seed {event['seed']}"
-            rows += [{"series": name, "step": step, "loss": loss} for step, loss in event.get("train_curve") or []]
+            rows += [{"series": name, "step": step, "loss": loss} for step, loss in event.get("train_curve") or [] if loss]
     columns = (Column("series", "training"), Column("step", "step", "int"), Column("loss", "training log loss", "loss"))
-    note = "Mean loss of the batches since the last point; each row is seen before it is learned from."
+    note = "Mean loss of the batches since the point before."
     return Table("training_curve", "Training of the winner", columns, rows, note)

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from recnas.report.table import short
 from recnas.report.theme import DRAWING, VARIABLES
@@ -106,9 +107,20 @@ def round_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
 def log_ticks(low: float, high: float) -> list[float]:
     """1, 2, 5 of every decade, or whole decades where there are many."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    factors = (1, 2, 5) if len(decades) <= 3 else (1,)
+    factors = (1, 2, 5) if high / low <= 1000 else (1,)
     found = [f * 10.0**d for d in decades for f in factors if low <= f * 10.0**d <= high]
     return found if len(found) > 1 else round_ticks(low, high, 3)
+
+
+def tick_labels(ticks: Sequence[float]) -> list[str]:
+    """Enough digits to tell neighbours apart, the same for all."""
+    if len(ticks) < 2 or max(map(abs, ticks)) >= 10_000:
+        return [short(value) for value in ticks]
+    step = min(b - a for a, b in pairwise(ticks))
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    if any(abs(round(value, digits) - value) > step * 1e-6 for value in ticks):
+        digits += 1
+    return [f"{value:,.{digits}f}" for value in ticks]
 
 
 class Chart:
@@ -185,16 +197,18 @@ class Chart:
     def _grid(self) -> list[str]:
         low, right = self.height - self.bottom, self.width - self.right
         found = []
-        for value in self.y.ticks():
+        ticks = self.y.ticks()
+        for value, label in zip(ticks, tick_labels(ticks)):
             _, y = self.at(self.x.low, value)
             found.append(f'<path class="grid" d="M{px(self.left)} {px(y)}H{px(right)}"/>')
-            found.append(text(self.left - 6, y + 4, short(value), "small muted", "end"))
+            found.append(text(self.left - 6, y + 4, label, "small muted", "end"))
         last = -100.0
-        for value in self.x.ticks():
+        ticks = self.x.ticks()
+        for value, label in zip(ticks, tick_labels(ticks)):
             x, _ = self.at(value, self.y.low)
             found.append(f'<path class="axis" d="M{px(x)} {px(low)}v4"/>')
             if x - last > 42:
-                found.append(text(x, low + 17, short(value), "small muted", "middle"))
+                found.append(text(x, low + 17, label, "small muted", "middle"))
                 last = x
         found.append(f'<path class="axis" d="M{px(self.left)} {px(self.top)}V{px(low)}H{px(right)}"/>')
         found.append(text((self.left + right) / 2, self.height - 8, self.x.title, "muted", "middle"))

@@ -28,7 +28,7 @@ VARIABLES = (
 
 DRAWING = (
     """.rn{font:13px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif}
-.rn text{fill:var(--ink);stroke:none}
+.rn text{fill:var(--ink);stroke:none;pointer-events:none}
 .rn .muted{fill:var(--muted)}
 .rn .small{font-size:11.5px}
 .rn .bold{font-weight:600}
@@ -52,6 +52,7 @@ DRAWING = (
 .rn .bridge{fill:none;stroke:var(--bridge);stroke-width:2.4}
 .rn .offwire{stroke:var(--dead);stroke-width:1;stroke-dasharray:3 3}
 .rn .changed{stroke:var(--c5);stroke-width:3}
+.rn .halo{fill:none;stroke:var(--c5);stroke-width:9;opacity:.3}
 .rn .fbridge{fill:var(--bridge)}
 """
     + "".join(f".rn .c{i}{{stroke:var(--c{i})}}.rn .f{i}{{fill:var(--c{i})}}\n" for i in range(SERIES))

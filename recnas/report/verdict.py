@@ -56,14 +56,13 @@ def _compared(board: Table, compared: list[Row]) -> str:
     if not searched and base is not None and (is_searched(base) or base is board.rows[0]):
         sign, one, other = -1.0, base, subject  # the reference is the one to speak of
     delta = sign * subject["delta"]
-    interval = [sign * end for end in (subject["delta_interval"] or [])]
-    spread = (
-        f" (95 % interval {min(interval):+.5f} to {max(interval):+.5f})" if interval else " (no interval)"
-    )
+    ends = sorted(sign * end for end in (subject["delta_interval"] or []))
     name, against = one["model"], other["model"] if other else reference
-    if interval and min(interval) <= 0 <= max(interval):
-        said = f"There is no real difference between {name} and {against}: {delta:+.5f} test log loss{spread}"
+    if ends and ends[0] <= 0 <= ends[1]:
+        said = f"There is no real difference between {name} and {against}: {delta:+.5f} test log loss (95 % interval {ends[0]:+.5f} to {ends[1]:+.5f})"
     else:
+        sizes = sorted(map(abs, ends))
+        spread = f" (95 % interval {sizes[0]:.5f} to {sizes[1]:.5f})" if ends else " (no interval)"
         said = f"{name} {'beats' if delta < 0 else 'is worse than'} {against} by {abs(delta):.5f} test log loss{spread}"
     if other and one.get("flops") and other.get("flops"):
         said += f", at {short(one['flops'] / other['flops'])}× its FLOPs"
@@ -106,7 +105,7 @@ def _single(run: Run) -> str:
     entropy = test.get("normalized_entropy")
     if entropy is not None:
         guess = "better than" if entropy < 1 else "worse than" if entropy > 1 else "no better than"
-        said += f", {guess} always predicting the click rate ({entropy:.3f} of that loss)"
+        said += f", {guess} always predicting the click rate ({entropy:.3f} times that loss)"
     params = f" It has {best['params']:,} parameters." if best.get("params") is not None else ""
     return said + "." + params
 

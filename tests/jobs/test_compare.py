@@ -20,9 +20,7 @@ from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec_json import dump_arch
 from recnas.train.settings import TrainSettings
 
-QUICK = TrainSettings(
-    epochs=0.15, batch_size=256, lr=0.03, embeddings={"width": 4}, checkpoint_seconds=0
-)  # fmt: skip
+QUICK = TrainSettings(epochs=0.15, batch_size=256, lr=0.03, embeddings={"width": 4})
 MODELS = ["dlrm", "lr", "deepfm", "sklearn-lr"]
 TIMES = ("seconds", "rows_per_second", "latency", "p50_ms_1", "p99_ms_1", "p50_ms_512", "p99_ms_512")
 
@@ -123,7 +121,7 @@ def test_trials_are_chosen_on_validation_and_equal_in_number(criteo_data, tmp_pa
 def test_a_killed_run_ends_with_the_same_numbers_and_workers_do_not_matter(
     criteo_data, tmp_path: Path, monkeypatch
 ):
-    models = ["deepfm", "lr", "sklearn-lr"]
+    models = ["deepfm", "sklearn-lr"]
     whole = compare(criteo_data, tmp_path / "whole", models, settings=QUICK, seeds=2, tune=2, workers=2)
     one = compare(criteo_data, tmp_path / "one", models, settings=QUICK, seeds=2, tune=2, workers=1)
     assert without_times(one) == without_times(whole)
@@ -144,22 +142,22 @@ def test_a_killed_run_ends_with_the_same_numbers_and_workers_do_not_matter(
         return original(self, batch)
 
     monkeypatch.setattr(Trainer, "_train", dying)
-    kills = 0
+    kills, saving = 0, QUICK.model_copy(update={"checkpoint_seconds": 0.0})
     for _ in range(60):
-        left[0] = 7
+        left[0] = 8
         try:
-            cut = compare(criteo_data, tmp_path / "cut", models, settings=QUICK, seeds=2, tune=2)
+            cut = compare(criteo_data, tmp_path / "cut", models, settings=saving, seeds=2, tune=2)
             break
         except Killed:
             kills += 1
-    assert kills > 5
+    assert kills > 3
     assert without_times(cut) == without_times(whole)
     for kept in sorted((tmp_path / "whole" / "predictions").iterdir()):
         assert kept.read_bytes() == (tmp_path / "cut" / "predictions" / kept.name).read_bytes()
 
     # A lost predictions file is made again.
     monkeypatch.setattr(Trainer, "_train", original)
-    lost = tmp_path / "cut" / "predictions" / "lr-seed-1.npy"
+    lost = tmp_path / "cut" / "predictions" / "deepfm-seed-1.npy"
     bytes_before = lost.read_bytes()
     lost.unlink()
     assert without_times(

@@ -17,7 +17,7 @@ ROWS: list[tuple[str, ...]] = [
     ("config", "run"),
     ("data.schema", "data.batch"),
     ("space",),
-    ("data", "model.embeddings", "model.operators"),
+    ("data", "model.embeddings", "model.operators", "model.kernels", "model.taps"),
     ("model", "baselines", "theory"),
     ("train", "proxies"),
     ("search", "engines"),

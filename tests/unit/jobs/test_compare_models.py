@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from recnas.baselines.zoo import LEARNING_RATES, ZOO, check_model_settings
+from recnas.data.schema import Schema
+from recnas.jobs.compare_floors import FLOORS
+from recnas.jobs.compare_models import Entrant, build_entrant
+from recnas.space.cost import count
+from recnas.space.nasrec import NasrecSpace
+from recnas.space.nasrec_json import to_dict
+from recnas.train.settings import TrainSettings
+
+SCHEMA = Schema.of_shape(3, [20, 30, 5])
+
+
+def arch_entrant(**options) -> Entrant:
+    arch = NasrecSpace("nasrec-small", blocks=2).sample(np.random.default_rng(3))
+    return Entrant(arch.key, "mine", "arch", to_dict(arch), tuple(options.items()))
+
+
+ENTRANTS = [
+    *(Entrant(name, name, "baseline") for name in ZOO),
+    *(Entrant(name, name, "floor") for name in FLOORS),
+    arch_entrant(),
+]
+
+
+@pytest.mark.parametrize("entrant", ENTRANTS, ids=lambda e: e.label)
+@pytest.mark.parametrize("optimizer", ["adagrad", "adamw"])
+def test_trials_start_with_the_defaults_and_more_are_the_same_and_more(entrant: Entrant, optimizer):
+    settings = TrainSettings(optimizer=optimizer, lr=0.0123)
+    few, many = (entrant.choices(settings, n, seed=4) for n in (3, 9))
+    assert many[:3] == few
+    assert len({json.dumps(choice, sort_keys=True) for choice in many}) == 9
+    assert few == json.loads(json.dumps(few))
+    assert entrant.choices(settings, 0, 4) == entrant.choices(settings, 1, 4) == few[:1]
+    assert entrant.choices(settings, 9, seed=5)[1:] != many[1:]
+    if entrant.kind != "floor":
+        assert few[0]["lr"] == 0.0123
+        assert {choice["lr"] for choice in many[1:]} <= set(LEARNING_RATES[optimizer])
+    if entrant.kind == "baseline":
+        for choice in many:
+            check_model_settings(entrant.id, {name: v for name, v in choice.items() if name != "lr"})
+
+
+@pytest.mark.parametrize(("name", "width", "padded"), [("lr", 1, 4), ("deepfm", 9, 12), ("dnn", 8, 8)])
+@pytest.mark.parametrize("backend", ["plain", "fused"])
+def test_tables_are_as_wide_as_the_model_needs(name: str, width: int, padded: int, backend):
+    settings = TrainSettings(embeddings={"width": 8, "backend": backend})
+    entrant = Entrant(name, name, "baseline")
+    choice = {**entrant.default(settings), "lr": 0.05}
+    built = build_entrant(entrant, choice, SCHEMA, settings, 0, torch.device("cpu"))
+    assert built.embeddings.width == (padded if backend == "fused" else width)
+    assert built.cost["embedding_params"] == 55 * width
+    assert built.settings.lr == 0.05
+    ids = torch.ones(4, 3, dtype=torch.int64)
+    lookup = built.embeddings.begin(ids)
+    built.network(torch.rand(4, 3), lookup.leaf).sum().backward()
+    lookup.apply()
+    table = built.embeddings.weights["C1"]
+    assert (table[1, :width] != 0).all()
+    assert (table[:, width:] == 0).all()
+
+
+def test_a_searched_network_is_built_as_its_search_built_it():
+    settings = TrainSettings(embeddings={"width": 8})
+    for layernorm in (True, False):
+        entrant = arch_entrant(layernorm=layernorm)
+        built = build_entrant(entrant, entrant.default(settings), SCHEMA, settings, 0, torch.device("cpu"))
+        expected = count(built.network.arch, SCHEMA, width=8, layernorm=layernorm)  # type: ignore[arg-type]
+        assert built.cost["params"] == expected.params
+        assert built.cost["macs"] == expected.macs
