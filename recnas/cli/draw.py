@@ -18,22 +18,32 @@ from recnas.cli.options import add_json, print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("arch", metavar="ARCH", help="ARCH.json, RUN:best, RUN:NUMBER or a NAS-Bench-201 cell")
-    parser.add_argument("second", metavar="SECOND", nargs="?", help="another one, to be compared with the first")
+    parser.add_argument(
+        "arch", metavar="ARCH", help="ARCH.json, RUN:best, RUN:NUMBER or a NAS-Bench-201 cell"
+    )
+    parser.add_argument(
+        "second", metavar="SECOND", nargs="?", help="another one, to be compared with the first"
+    )
     parser.add_argument("-o", "--out", required=True, metavar="FILE.svg", help="where the picture goes")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from recnas.report.draw import describe_differences, draw_file, find_arch
-    from recnas.run import write_atomic
+    from recnas.report.write import write_text
 
     items = [find_arch(name) for name in (args.arch, args.second) if name is not None]
-    picture = draw_file(items).encode()
-    write_atomic(Path(args.out), lambda file: file.write(picture) and None)
+    write_text(Path(args.out), draw_file(items))
     different = describe_differences(items)
     if args.json:
-        print_json({"out": args.out, "drawn": [item.label for item in items], "kind": items[0].kind.name, "differences": different})
+        print_json(
+            {
+                "out": args.out,
+                "drawn": [item.label for item in items],
+                "kind": items[0].kind.name,
+                "differences": different,
+            }
+        )
         return 0
     if len(items) == 2:
         print("\n".join(different) if different else "the two are described alike")

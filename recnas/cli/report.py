@@ -18,7 +18,9 @@ from recnas.cli.options import add_json, print_json
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories, all on the same data")
     parser.add_argument("-o", "--out", required=True, metavar="FILE", help="report.html or report.md")
-    parser.add_argument("--files", metavar="DIR", help="folder for SVG and CSV (default: beside the report, NAME_files)")
+    parser.add_argument(
+        "--files", metavar="DIR", help="folder for SVG and CSV (default: beside the report, NAME_files)"
+    )
     parser.add_argument("--no-files", action="store_true", help="the report alone")
     add_json(parser)
 
@@ -32,5 +34,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(written["verdict"])
     print(f"{written['out']}: {written['bytes'] / 1e6:.2f} MB", end="")
-    print(f"; figures and tables: {written['files']} ({len(written['written'])} files)" if written["files"] else "")
+    print(
+        f"; figures and tables: {written['files']} ({len(written['written'])} files)"
+        if written["files"]
+        else ""
+    )
     return 0

@@ -60,13 +60,20 @@ def draw_nasrec(archs: Sequence[tuple[str, NasrecArch]]) -> str:
         body.append(text(_MARGIN, y + 17, f"{name}: {len(arch.blocks)} blocks, {live} in use", "bold"))
         body += picture.draw()
         y, width = picture.end, max(width, picture.width)
-    return wrap([*body, *_legend(y, len(archs) > 1)], width, y + 26, " beside ".join(name for name, _ in archs))
+    return wrap(
+        [*body, *_legend(y, len(archs) > 1)], width, y + 26, " beside ".join(name for name, _ in archs)
+    )
 
 
 def _legend(y: float, marked: bool) -> list[str]:
     found = []
     x = _MARGIN
-    shown = [("dense", "node dense"), ("sparse", "node sparse"), ("interaction", "fbridge"), ("not in use", "dead")]
+    shown = [
+        ("dense", "node dense"),
+        ("sparse", "node sparse"),
+        ("interaction", "fbridge"),
+        ("not in use", "dead"),
+    ]
     for name, classes in [*shown, *([("differs", "changed dead")] if marked else [])]:
         found.append(f'<rect class="{classes}" x="{px(x)}" y="{px(y)}" width="14" height="12" rx="3"/>')
         found.append(text(x + 19, y + 10.5, name, "small"))
@@ -88,7 +95,9 @@ class _Picture:
         self.width = 2 * _MARGIN + _PITCH * (n + 1) + _BOX
 
     def draw(self) -> list[str]:
-        found = [self._wire(wire, live) for wire, live in sorted(self.wires.items(), key=lambda item: item[1])]
+        found = [
+            self._wire(wire, live) for wire, live in sorted(self.wires.items(), key=lambda item: item[1])
+        ]
         found += self._inputs()
         for b in range(1, len(self.arch.blocks) + 1):
             found += self._block(b)
@@ -100,7 +109,11 @@ class _Picture:
     def _height(self, kind: str, block: int) -> float:
         if not 1 <= block <= len(self.arch.blocks):
             return 44.0
-        dim = self.arch.blocks[block - 1].dense_dim if kind == "dense" else 16 * self.arch.blocks[block - 1].sparse_dim
+        dim = (
+            self.arch.blocks[block - 1].dense_dim
+            if kind == "dense"
+            else 16 * self.arch.blocks[block - 1].sparse_dim
+        )
         return 24.0 + 9.0 * (math.log2(max(16, dim)) - 4)
 
     def _inputs(self) -> list[str]:
@@ -119,7 +132,10 @@ class _Picture:
         twin = self.other.blocks[b - 1] if b <= len(self.other.blocks) else None
         rows = f"{block.sparse_dim}" + ("+8" if block.merge else "")
         dense_new = twin is None or (block.dense_ops, block.dense_dim) != (twin.dense_ops, twin.dense_dim)
-        sparse_new = twin is None or (block.sparse_ops, block.sparse_dim) != (twin.sparse_ops, twin.sparse_dim)
+        sparse_new = twin is None or (block.sparse_ops, block.sparse_dim) != (
+            twin.sparse_ops,
+            twin.sparse_dim,
+        )
         found = [
             self._box("dense", b, self.dense_y, ["+".join(block.dense_ops), str(block.dense_dim)],
                       f"block {b}, dense: {'+'.join(block.dense_ops)}, {block.dense_dim} wide", live.dense, dense_new),
@@ -127,7 +143,9 @@ class _Picture:
                       f"block {b}, sparse: {'+'.join(block.sparse_ops)}, {rows} rows", live.sparse, sparse_new),
         ]  # fmt: skip
         found += self._own_bridges(b, live, None if twin is None else (twin.fm, twin.merge))
-        found.append(text(self._x(b) + _BOX / 2, self.dense_y + _LANE / 2 + 12, f"{b}", "small muted", "middle"))
+        found.append(
+            text(self._x(b) + _BOX / 2, self.dense_y + _LANE / 2 + 12, f"{b}", "small muted", "middle")
+        )
         return found
 
     def _own_bridges(self, b: int, live: LiveBlock, twin: tuple[bool, bool] | None) -> list[str]:
@@ -135,7 +153,10 @@ class _Picture:
         block = self.arch.blocks[b - 1]
         low, high = self.sparse_y - self._height("sparse", b) / 2, self.dense_y + self._height("dense", b) / 2
         found = []
-        for name, on, used, share, up in (("fm", block.fm, live.fm, 0.26, True), ("merge", block.merge, live.merge, 0.74, False)):
+        for name, on, used, share, up in (
+            ("fm", block.fm, live.fm, 0.26, True),
+            ("merge", block.merge, live.merge, 0.74, False),
+        ):
             if not on:
                 continue
             x = self._x(b) + _BOX * share
@@ -143,10 +164,23 @@ class _Picture:
             style = ("bridge" if used else "wire offwire") + (" changed" if new else "")
             start, end = (low, high + 5) if up else (high, low - 5)
             tip = -6 if up else 6
-            found.append(mark(f'path class="mark {style}" d="M{px(x)} {px(start)}V{px(end)}"', f"block {b}: {name}" + ("" if used else ", not in use")))
+            found.append(
+                mark(
+                    f'path class="mark {style}" d="M{px(x)} {px(start)}V{px(end)}"',
+                    f"block {b}: {name}" + ("" if used else ", not in use"),
+                )
+            )
             colour = "fbridge" if used else "fgrey"
             found.append(f'<path class="{colour}" d="M{px(x - 5)} {px(end)}h10l-5 {px(tip)}z"/>')
-            found.append(text(x + (-5 if up else 5), self.sparse_y - _LANE / 2 - 6, name, "small" + ("" if used else " off"), "end" if up else "start"))
+            found.append(
+                text(
+                    x + (-5 if up else 5),
+                    self.sparse_y - _LANE / 2 - 6,
+                    name,
+                    "small" + ("" if used else " off"),
+                    "end" if up else "start",
+                )
+            )
         return found
 
     def _box(self, kind: str, b: int, y: float, lines: list[str], said: str, live: bool, new: bool) -> str:
@@ -157,19 +191,34 @@ class _Picture:
         middle, off = self._x(b) + _BOX / 2, "" if live else " off"
         if tall < 36:
             return drawn + text(middle, y + 4, " ".join(lines), "small" + off, "middle")
-        return drawn + text(middle, y - 2, lines[0], "small bold" + off, "middle") + text(middle, y + 13, lines[1], "small" + off, "middle")
+        return (
+            drawn
+            + text(middle, y - 2, lines[0], "small bold" + off, "middle")
+            + text(middle, y + 13, lines[1], "small" + off, "middle")
+        )
 
     def _wire(self, wire: Wire, live: bool) -> str:
         new = wire not in self.others and not (wire.end > len(self.arch.blocks))
         x1, x2 = self._x(wire.start) + _BOX, self._x(wire.end)
-        said = f"block {wire.end} reads " + (f"block {wire.start}" if wire.start else "the inputs") + f" ({wire.kind})" + ("" if live else ", not in use")
+        said = (
+            f"block {wire.end} reads "
+            + (f"block {wire.start}" if wire.start else "the inputs")
+            + f" ({wire.kind})"
+            + ("" if live else ", not in use")
+        )
         if wire.end > len(self.arch.blocks):
             said = f"the last layer reads the {wire.kind} path"
         if wire.kind == "dot":
             style = "bridge" if live else "wire offwire"
-            y1, y2 = self.sparse_y - self._height("sparse", wire.start) / 4, self.dense_y + self._height("dense", wire.end) / 4
+            y1, y2 = (
+                self.sparse_y - self._height("sparse", wire.start) / 4,
+                self.dense_y + self._height("dense", wire.end) / 4,
+            )
             path = f"M{px(x1)} {px(y1)}C{px(x1 + 34)} {px(y1)} {px(x2 - 34)} {px(y2)} {px(x2)} {px(y2)}"
-            return mark(f'path class="mark {style}{" changed" if new else ""}" stroke-opacity=".6" d="{path}"', f"{said}: products of sparse rows")
+            return mark(
+                f'path class="mark {style}{" changed" if new else ""}" stroke-opacity=".6" d="{path}"',
+                f"{said}: products of sparse rows",
+            )
         y = self.dense_y if wire.kind == "dense" else self.sparse_y
         style = f"wire w{wire.kind}" if live else "wire offwire"
         if wire.end - wire.start == 1:

@@ -7,10 +7,20 @@ from collections.abc import Sequence
 from recnas.report.svg import mark, px, text, wrap
 from recnas.space.nasbench201_arch import EDGES, NONE, OPS, Nb201Arch, live_edges
 
-_NAMES = {"none": "none", "skip_connect": "skip", "nor_conv_1x1": "conv 1×1", "nor_conv_3x3": "conv 3×3", "avg_pool_3x3": "pool 3×3"}
+_NAMES = {
+    "none": "none",
+    "skip_connect": "skip",
+    "nor_conv_1x1": "conv 1×1",
+    "nor_conv_3x3": "conv 3×3",
+    "avg_pool_3x3": "pool 3×3",
+}
 _COLOURS = {"skip_connect": 4, "nor_conv_1x1": 0, "nor_conv_3x3": 3, "avg_pool_3x3": 2}
 _STEP, _LEFT, _WIDTH, _HEIGHT, _MIDDLE = 122.0, 36.0, 440.0, 250.0, 120.0
-_BENDS = {(0, 2): -62.0, (1, 3): -62.0, (0, 3): 92.0}  # how far a skipping edge leaves the line; 1>3 and 0>2 cross
+_BENDS = {
+    (0, 2): -62.0,
+    (1, 3): -62.0,
+    (0, 3): 92.0,
+}  # how far a skipping edge leaves the line; 1>3 and 0>2 cross
 _NODES = ("in", "1", "2", "out")
 
 
@@ -30,7 +40,12 @@ def _nodes() -> list[str]:
     found = []
     for node, name in enumerate(_NODES):
         x = _LEFT + _STEP * node
-        found.append(mark(f'circle class="mark node dense" cx="{px(x)}" cy="{px(_MIDDLE)}" r="17"', f"node {node}: the sum of what comes in" if node else "the cell's input"))
+        found.append(
+            mark(
+                f'circle class="mark node dense" cx="{px(x)}" cy="{px(_MIDDLE)}" r="17"',
+                f"node {node}: the sum of what comes in" if node else "the cell's input",
+            )
+        )
         found.append(text(x, _MIDDLE + 4, name, "small bold", "middle"))
     return found
 
@@ -55,6 +70,14 @@ def _edges(cell: Nb201Arch, other: Nb201Arch) -> list[str]:
             found.append(f'<path class="halo" d="{path}"/>')
         said = f"{start} to {end}: {op}" + ("" if live or op == NONE else ", not in use")
         found.append(mark(f'path class="mark {style}" d="{path}"', said))
-        found.append(text(middle, height - 6, _NAMES[op], "small" + ("" if live else " off") + (" bold" if changed else ""), "middle"))
+        found.append(
+            text(
+                middle,
+                height - 6,
+                _NAMES[op],
+                "small" + ("" if live else " off") + (" bold" if changed else ""),
+                "middle",
+            )
+        )
     assert set(_NAMES) == set(OPS)
     return found

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from recnas.errors import RecnasError
-from recnas.report import data_info, facts, figures, outcome_info, search_info
+from recnas.report import data_info, facts, figures, outcome_info, search_figures, search_info
 from recnas.report.draw import draw, parse
 from recnas.report.figures import Figure
-from recnas.report.runs import Correlations, Run, read_inputs
+from recnas.report.runs import Run, read_inputs
+from recnas.report.svg import standalone
 from recnas.report.table import Table
 from recnas.report.verdict import Verdict, verdict
 
@@ -67,25 +68,46 @@ def make_report(paths: Sequence[Path | str], files: str = "report_files") -> Rep
     summary = outcome_info.truth_summary(points, tables)
     unseen: list[Table] = []
     sections = [
-        Section("models", "Models", "", [*figures.leaderboard_figures(board), board, outcome_info.trained_candidates(runs)]),
-        Section("winner", "The winner", "Dense path above, sparse path below; bridges are interactions, grey is not in use, tall is wide.", _winners(runs)),
+        Section(
+            "models",
+            "Models",
+            "",
+            [*figures.leaderboard_figures(board), board, outcome_info.trained_candidates(runs)],
+        ),
+        Section(
+            "winner",
+            "The winner",
+            "Dense path above, sparse path below; bridges are interactions, grey is not in use, tall is wide.",
+            _winners(runs),
+        ),
         _search(runs, unseen),
-        Section("truth", "Does the score tell the truth?", points.note if points else "", [*figures.truth_figures(points, summary), summary]),
+        Section(
+            "truth",
+            "Does the score tell the truth?",
+            points.note if points else "",
+            [*figures.truth_figures(points, summary), summary],
+        ),
         _cost(runs),
         _data(runs),
         _again(runs, files),
         Section("limits", "What was not done", "", [Lines(facts.not_done(runs))]),
     ]
     said = verdict(runs, board, summary, tables)
-    return Report(said, runs, [_without_empty(s) for s in sections if any(map(_has_content, s.items))], unseen)
+    return Report(
+        said, runs, [_without_empty(s) for s in sections if any(map(_has_content, s.items))], unseen
+    )
 
 
 def _has_content(item: Item) -> bool:
-    return bool(item.items) if isinstance(item, Lines) else bool(item.rows) if isinstance(item, Table) else True
+    return (
+        bool(item.items) if isinstance(item, Lines) else bool(item.rows) if isinstance(item, Table) else True
+    )
 
 
 def _without_empty(section: Section) -> Section:
-    kept = [item.only_shown() if isinstance(item, Table) else item for item in section.items if _has_content(item)]
+    kept = [
+        item.only_shown() if isinstance(item, Table) else item for item in section.items if _has_content(item)
+    ]
     return Section(section.id, section.title, section.intro, kept)
 
 
@@ -100,29 +122,42 @@ def _winners(runs: Sequence[Run]) -> list[Item]:
             picture = draw([parse(json.dumps(described), label)])
         except RecnasError:
             continue  # an architecture of a kind without a picture
-        blocks = [{"block": b, **{k: "+".join(map(str, v)) if isinstance(v, list) else v for k, v in block.items()}} for b, block in enumerate(described.get("blocks", []), start=1)]
+        blocks = [
+            {"block": b, **{k: "+".join(map(str, v)) if isinstance(v, list) else v for k, v in block.items()}}
+            for b, block in enumerate(described.get("blocks", []), start=1)
+        ]
         table = Table("arch", label, (), blocks or [described])
-        found.append(Figure(f"winner_{_stem(run, runs)}", label, picture, table, f"As a file: recnas draw {run.path}:best -o best.svg"))
+        found.append(
+            Figure(
+                f"winner_{_stem(run, runs)}",
+                label,
+                picture,
+                table,
+                f"As a file: recnas draw {run.path}:best -o best.svg",
+            )
+        )
     curve = search_info.curves(runs)
-    return [*found, *figures.curve_figure(curve)]
+    return [*found, *search_figures.curve_figure(curve)]
 
 
 def _search(runs: Sequence[Run], unseen: list[Table]) -> Section:
     path = search_info.trajectory(runs)
-    items: list[Item] = [*figures.trajectory_figures(path)]
+    items: list[Item] = [*search_figures.trajectory_figures(path)]
     searches = [run for run in runs if run.kind == "search"]
     alone = len(searches) == 1
     for run in searches[:MOST_DETAILED]:
         stem, label = _stem(run, runs), "" if alone else run.label
         scored = outcome_info.candidates(run)
-        items += figures.candidate_figure(scored, f"candidates_{stem}")
+        items += search_figures.candidate_figure(scored, f"candidates_{stem}")
         terms = search_info.terms(run)
-        items += figures.term_figures(terms, f"terms_{stem}", label)
+        items += search_figures.term_figures(terms, f"terms_{stem}", label)
         summary = search_info.term_summary(run)
         family = _named(search_info.family(run), f"family_{stem}", label)
         others = _named(search_info.siblings(run, family), f"siblings_{stem}", label)
         unseen += [others] if others else []
-        items += figures.family_figure(family, others, f"family_{stem}", run.goal[0] if run.goal else "value")
+        items += search_figures.family_figure(
+            family, others, f"family_{stem}", run.goal[0] if run.goal else "value"
+        )
         items += [_named(summary, f"term_summary_{stem}", label), family]
     more = f"Pictures of the first {MOST_DETAILED} searches only." if len(searches) > MOST_DETAILED else ""
     return Section("search", "The search", more, items)
@@ -130,7 +165,13 @@ def _search(runs: Sequence[Run], unseen: list[Table]) -> Section:
 
 def _cost(runs: Sequence[Run]) -> Section:
     table = outcome_info.pareto(runs)
-    front = Table("front", "On the front", table.columns, [row for row in table.rows if row["front"]], "Nothing else here is better in both log loss and FLOPs.")
+    front = Table(
+        "front",
+        "On the front",
+        table.columns,
+        [row for row in table.rows if row["front"]],
+        "Nothing else here is better in both log loss and FLOPs.",
+    )
     return Section("cost", "Log loss against cost", "", [*figures.pareto_figure(table), front])
 
 
@@ -162,7 +203,11 @@ def _named(table: Table, name: str, label: str) -> Table:
 def _stem(run: Run, runs: Sequence[Run]) -> str:
     """A name for files: letters, digits and dashes, with a number if two would be equal."""
     plain = "".join(c if c.isalnum() or c == "-" else "-" for c in run.label)
-    same = [other for other in runs if "".join(c if c.isalnum() or c == "-" else "-" for c in other.label) == plain]
+    same = [
+        other
+        for other in runs
+        if "".join(c if c.isalnum() or c == "-" else "-" for c in other.label) == plain
+    ]
     return plain if len(same) == 1 else f"{plain}-{runs.index(run) + 1}"
 
 
@@ -172,8 +217,6 @@ def config_name(run: Run, runs: Sequence[Run]) -> str:
 
 def all_files(report: Report) -> dict[str, str]:
     """Every figure as SVG and CSV, every table as CSV, every config: name to text."""
-    from recnas.report.svg import standalone
-
     found: dict[str, str] = {}
     for figure in report.figures():
         found[f"{figure.stem}.svg"] = standalone(figure.svg)
@@ -185,6 +228,3 @@ def all_files(report: Report) -> dict[str, str]:
         if run.config:
             found[config_name(run, report.runs)] = facts.config_text(run)
     return found
-
-
-__all__ = ["Code", "Correlations", "Lines", "Report", "Section", "all_files", "make_report"]

@@ -12,7 +12,7 @@ from recnas.data.schema import Schema
 from recnas.errors import RecnasError
 from recnas.report.runs import Run
 from recnas.report.stats import share_interval
-from recnas.report.table import Column, Row, Table
+from recnas.report.table import Column, Row, Table, number
 
 
 def data_tables(runs: Sequence[Run]) -> tuple[Table, Table]:
@@ -68,7 +68,7 @@ def data_tables(runs: Sequence[Run]) -> tuple[Table, Table]:
 
 def _memory_note(width: int, rows: Sequence[Row]) -> str:
     total = sum(row["bytes"] for row in rows)
-    return f"Embedding width {width}, four bytes a value: {total / 1e6:,.1f} MB in all, optimizer state not counted. Unknown: rare in training, or never seen there."
+    return f"Embedding width {width}, four bytes a value: {number(total, 'mb')} in all, optimizer state not counted. Unknown: rare in training, or never seen there."
 
 
 def _from_schema(run: Run, columns: tuple[Column, ...], why: str) -> Table:

@@ -54,12 +54,21 @@ def _read_cell(text: str, value: Any) -> Nb201Arch:
 KINDS = (
     Kind(
         NASBENCH201,
-        lambda text, value: bool(_CELL.fullmatch(text) or _DIGITS.fullmatch(text)) or (isinstance(value, dict) and value.get("space") == NASBENCH201),
+        lambda text, value: (
+            bool(_CELL.fullmatch(text) or _DIGITS.fullmatch(text))
+            or (isinstance(value, dict) and value.get("space") == NASBENCH201)
+        ),
         _read_cell,
         draw_cells,
         lambda cell: Nb201Space().to_dict(cell),
     ),
-    Kind("nasrec", lambda text, value: isinstance(value, dict), lambda text, value: parse_arch(text), draw_nasrec, to_dict),
+    Kind(
+        "nasrec",
+        lambda text, value: isinstance(value, dict),
+        lambda text, value: parse_arch(text),
+        draw_nasrec,
+        to_dict,
+    ),
 )
 
 
@@ -78,11 +87,15 @@ def find_arch(name: str) -> Drawable:
         return _of_run(name)
     path = Path(name)
     if path.is_dir():
-        raise SpaceError(f"{name} is a folder.", f"For the winner of a run: recnas draw {name}:best -o best.svg")
+        raise SpaceError(
+            f"{name} is a folder.", f"For the winner of a run: recnas draw {name}:best -o best.svg"
+        )
     try:
         return parse(path.read_text(encoding="utf-8"), path.stem)
     except (OSError, UnicodeDecodeError) as error:
-        raise SpaceError(f"cannot read the architecture {name}: {error}", "Give ARCH.json, RUN:best or a cell like 341311.") from None
+        raise SpaceError(
+            f"cannot read the architecture {name}: {error}", "Give ARCH.json, RUN:best or a cell like 341311."
+        ) from None
 
 
 def parse(text: str, label: str) -> Drawable:
@@ -94,7 +107,10 @@ def parse(text: str, label: str) -> Drawable:
     for kind in KINDS:
         if kind.fits(text, value):
             return Drawable(label, kind, kind.read(text, value))
-    raise SpaceError(f"{label} is no architecture that can be drawn.", "Give a NASRec architecture as JSON, or a NAS-Bench-201 cell like 341311.")
+    raise SpaceError(
+        f"{label} is no architecture that can be drawn.",
+        "Give a NASRec architecture as JSON, or a NAS-Bench-201 cell like 341311.",
+    )
 
 
 def _of_run(name: str) -> Drawable:
@@ -122,7 +138,10 @@ def draw(items: Sequence[Drawable]) -> str:
     """The picture of one architecture, or of two with their differences marked. For use inside a page."""
     kinds = {item.kind.name for item in items}
     if len(kinds) > 1:
-        raise SpaceError(f"{' and '.join(sorted(kinds))} architectures cannot be laid side by side.", "Draw them one by one.")
+        raise SpaceError(
+            f"{' and '.join(sorted(kinds))} architectures cannot be laid side by side.",
+            "Draw them one by one.",
+        )
     return items[0].kind.draw([(item.label, item.arch) for item in items])
 
 

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+import yaml
+
 from recnas.report.runs import PHASES, Run
 from recnas.report.state import total_candidates
 from recnas.report.table import Column, Row, Table
@@ -161,8 +163,8 @@ def _override(value: Any) -> str:
 
 
 def config_text(run: Run) -> str:
-    """The settings as a file that the command reads: JSON is YAML."""
-    return json.dumps(run.config or run.manifest.get("settings") or {}, indent=1) + "\n"
+    """The settings as a file that the command reads."""
+    return yaml.safe_dump(run.config or run.manifest.get("settings") or {}, sort_keys=False)
 
 
 def not_done(runs: Sequence[Run]) -> list[str]:

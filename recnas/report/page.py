@@ -46,14 +46,18 @@ def _section(section: Section, files: str | None) -> str:
         parts.append(f'<p class="note">{escape(section.intro)}</p>')
     pictures = [item for item in section.items if isinstance(item, Figure)]
     if pictures:
-        parts.append('<div class="figures">' + "\n".join(_figure(figure, files) for figure in pictures) + "</div>")
+        parts.append(
+            '<div class="figures">' + "\n".join(_figure(figure, files) for figure in pictures) + "</div>"
+        )
     for item in section.items:
         if isinstance(item, Table):
             parts.append(_table(item, files))
         elif isinstance(item, Code):
             parts.append(_code(item))
         elif isinstance(item, Lines):
-            parts.append("<ul>" + "".join(f"<li>{escape(_capital(line))}</li>" for line in item.items) + "</ul>")
+            parts.append(
+                "<ul>" + "".join(f"<li>{escape(_capital(line))}</li>" for line in item.items) + "</ul>"
+            )
     return "\n".join([*parts, "</section>"])
 
 
@@ -76,7 +80,10 @@ def _own_size(svg: str) -> str:
 def _links(files: str | None, names: list[str]) -> str:
     if files is None:
         return ""
-    return "".join(f'<a href="{escape(files)}/{escape(name)}">{escape(name.rsplit(".", 1)[-1].upper())}</a>' for name in names)
+    return "".join(
+        f'<a href="{escape(files)}/{escape(name)}">{escape(name.rsplit(".", 1)[-1].upper())}</a>'
+        for name in names
+    )
 
 
 def _table(table: Table, files: str | None) -> str:
@@ -84,7 +91,9 @@ def _table(table: Table, files: str | None) -> str:
     rows = []
     for row in table.rows[:MOST_ROWS]:
         cells = zip(table.columns, table.cells(row))
-        rows.append("<tr>" + "".join(_cell(column, row.get(column.name), shown) for column, shown in cells) + "</tr>")
+        rows.append(
+            "<tr>" + "".join(_cell(column, row.get(column.name), shown) for column, shown in cells) + "</tr>"
+        )
     note = table.note
     if len(table.rows) > MOST_ROWS:
         note += f" Shown: the first {MOST_ROWS} of {len(table.rows):,} rows."

@@ -23,7 +23,9 @@ class Dot:
     colour: int = 0
 
 
-def dots(title: str, axis_title: str, rows: Sequence[Dot], noise: Sequence[float] | None = None, zero: bool = False) -> str:
+def dots(
+    title: str, axis_title: str, rows: Sequence[Dot], noise: Sequence[float] | None = None, zero: bool = False
+) -> str:
     """One line per row: mean as a dot, interval as a bar, repeats as small dots; `noise` is shaded."""
     values = [v for row in rows for v in (row.value, *(row.interval or ()), *row.repeats)]
     axis = Axis.around(axis_title, [*values, *(noise or ()), *((0.0,) if zero else ())])
@@ -35,17 +37,31 @@ def dots(title: str, axis_title: str, rows: Sequence[Dot], noise: Sequence[float
     body = _scale(axis, at, left, low)
     if noise:
         a, b = at(noise[0]), at(noise[1])
-        body.append(mark(f'rect class="noise" x="{px(a)}" y="{px(_TOP)}" width="{px(b - a)}" height="{px(low - _TOP)}"', "one standard deviation over seeds around the reference"))
+        body.append(
+            mark(
+                f'rect class="noise" x="{px(a)}" y="{px(_TOP)}" width="{px(b - a)}" height="{px(low - _TOP)}"',
+                "one standard deviation over seeds around the reference",
+            )
+        )
     if zero:
         body.append(f'<path class="zero" d="M{px(at(0))} {px(_TOP)}V{px(low)}"/>')
     for number, row in enumerate(rows):
         y = _TOP + _LINE * (number + 0.5)
         body.append(text(left - 8, y + 4, _clip(row.name), "small", "end"))
         if row.interval:
-            body.append(f'<path class="line c{row.colour}" d="M{px(at(row.interval[0]))} {px(y)}H{px(at(row.interval[1]))}"/>')
+            body.append(
+                f'<path class="line c{row.colour}" d="M{px(at(row.interval[0]))} {px(y)}H{px(at(row.interval[1]))}"/>'
+            )
         for value in row.repeats:
-            body.append(f'<circle class="mark f{row.colour} faint" cx="{px(at(value))}" cy="{px(y)}" r="2.5"/>')
-        body.append(mark(f'circle class="mark dot f{row.colour}" cx="{px(at(row.value))}" cy="{px(y)}" r="5"', row.title))
+            body.append(
+                f'<circle class="mark f{row.colour} faint" cx="{px(at(value))}" cy="{px(y)}" r="2.5"/>'
+            )
+        body.append(
+            mark(
+                f'circle class="mark dot f{row.colour}" cx="{px(at(row.value))}" cy="{px(y)}" r="5"',
+                row.title,
+            )
+        )
     return wrap(body, WIDTH, low + _FOOT, title)
 
 
@@ -63,7 +79,12 @@ def bars(title: str, axis_title: str, rows: Sequence[tuple[str, float, str]], co
         y = _TOP + line * number
         body.append(text(left - 8, y + 12, _clip(name), "small", "end"))
         wide = max(0.8, at(value) - left)
-        body.append(mark(f'rect class="mark f{colour}" x="{px(left)}" y="{px(y + 2)}" width="{px(wide)}" height="{px(line - 5)}" rx="1.5"', said))
+        body.append(
+            mark(
+                f'rect class="mark f{colour}" x="{px(left)}" y="{px(y + 2)}" width="{px(wide)}" height="{px(line - 5)}" rx="1.5"',
+                said,
+            )
+        )
     return wrap(body, WIDTH, low + _FOOT, title)
 
 

@@ -206,13 +206,25 @@ def family(run: Run) -> Table:
 def siblings(run: Run, ancestors: Table) -> Table:
     """The other children of every ancestor: what the search tried beside the line that won."""
     steps = {row["number"] - 1: row["generation"] for row in ancestors.rows}
-    columns = (Column("generation", "step", "int"), Column("number", "candidate", "int"), Column("parent", "parent", "int"), Column("value", "value", "num"))
+    columns = (
+        Column("generation", "step", "int"),
+        Column("number", "candidate", "int"),
+        Column("parent", "parent", "int"),
+        Column("value", "value", "num"),
+    )
     rows: list[Row] = []
     for candidate in run.candidates:
         parent = next(iter(candidate.get("parents") or []), None)
         value = run.value(candidate)
-        if parent in steps and candidate["index"] not in steps and value is not None:
-            rows.append({"generation": steps[parent] + 1, "number": candidate["index"] + 1, "parent": parent + 1, "value": value})
+        if parent is not None and parent in steps and candidate["index"] not in steps and value is not None:
+            rows.append(
+                {
+                    "generation": steps[parent] + 1,
+                    "number": candidate["index"] + 1,
+                    "parent": parent + 1,
+                    "value": value,
+                }
+            )
     return Table("siblings", "Other children of the winner's ancestors", columns, rows)
 
 
@@ -259,7 +271,15 @@ def curves(runs: Sequence[Run]) -> Table:
     for run in runs:
         for event in run.best_events:
             name = f"{run.label}, seed {event['seed']}"
-            rows += [{"series": name, "step": step, "loss": loss} for step, loss in event.get("train_curve") or [] if loss]
-    columns = (Column("series", "training"), Column("step", "step", "int"), Column("loss", "training log loss", "loss"))
+            rows += [
+                {"series": name, "step": step, "loss": loss}
+                for step, loss in event.get("train_curve") or []
+                if loss
+            ]
+    columns = (
+        Column("series", "training"),
+        Column("step", "step", "int"),
+        Column("loss", "training log loss", "loss"),
+    )
     note = "Mean loss of the batches since the point before."
     return Table("training_curve", "Training of the winner", columns, rows, note)

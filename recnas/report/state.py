@@ -11,7 +11,12 @@ from recnas.report.runs import low_is_good
 from recnas.run import RunDir
 
 _ORDER = ("warmup", "search", "top", "best")
-_NAMES = {"warmup": "warm up", "search": "score candidates", "top": "train the best", "best": "retrain the winner"}
+_NAMES = {
+    "warmup": "warm up",
+    "search": "score candidates",
+    "top": "train the best",
+    "best": "retrain the winner",
+}
 
 
 def state_of(path: Path | str) -> dict[str, Any]:
@@ -28,8 +33,14 @@ def state_of(path: Path | str) -> dict[str, Any]:
         "kind": manifest["kind"],
         "finished": result.exists(),
         "phases": done,
-        "now": next((name for name in _ORDER if name not in done), None) if manifest["kind"] == "search" else None,
-        "candidates": {"told": len(candidates), "total": total_candidates(config), "best": _best(candidates, config.get("objectives") or {})},
+        "now": next((name for name in _ORDER if name not in done), None)
+        if manifest["kind"] == "search"
+        else None,
+        "candidates": {
+            "told": len(candidates),
+            "total": total_candidates(config),
+            "best": _best(candidates, config.get("objectives") or {}),
+        },
         "trained": {
             "done": len(trained),
             "total": config.get("final", {}).get("top", 0) * config.get("final", {}).get("seeds", 1),
@@ -40,7 +51,9 @@ def state_of(path: Path | str) -> dict[str, Any]:
 
 
 def describe(state: dict[str, Any]) -> str:
-    lines = [f"{state['run']}: {state['kind']}, {'finished' if state['finished'] else 'running or interrupted'}"]
+    lines = [
+        f"{state['run']}: {state['kind']}, {'finished' if state['finished'] else 'running or interrupted'}"
+    ]
     for name in _ORDER if state["kind"] == "search" else ():
         if name in state["phases"]:
             lines.append(f"  {_NAMES[name]:<19} done in {duration(state['phases'][name])}")
@@ -53,7 +66,9 @@ def describe(state: dict[str, Any]) -> str:
         values = ", ".join(f"{name} {value:.6g}" for name, value in best["values"].items())
         lines.append(f"  best candidate: number {best['index'] + 1}, {best['key']}, {values}")
     if state["trained"]["best_valid_logloss"] is not None:
-        lines.append(f"  best validation log loss of a trained candidate: {state['trained']['best_valid_logloss']:.5f}")
+        lines.append(
+            f"  best validation log loss of a trained candidate: {state['trained']['best_valid_logloss']:.5f}"
+        )
     if state["result"] is not None and "test" in state["result"]:
         lines.append(f"  test log loss of the winner: {state['result']['test']['logloss']:.5f}")
     return "\n".join(lines)

@@ -21,6 +21,7 @@ from recnas.report.table import short
 from recnas.report.theme import DRAWING, VARIABLES
 
 WIDTH, HEIGHT = 440, 300  # small enough to stay readable on a telephone
+_LETTER = 6.4  # width of a small letter, on average
 Point = tuple[float, float]
 
 
@@ -123,14 +124,22 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
     return [f"{value:,.{digits}f}" for value in ticks]
 
 
+def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
 class Chart:
     """Two axes and what is drawn between them."""
 
-    def __init__(self, title: str, x: Axis, y: Axis, width: float = WIDTH, height: float = HEIGHT, left: float = 58) -> None:
+    def __init__(
+        self, title: str, x: Axis, y: Axis, width: float = WIDTH, height: float = HEIGHT, left: float = 58
+    ) -> None:
         self.title, self.x, self.y, self.width, self.height = title, x, y, width, height
         self.left, self.right, self.top, self.bottom = left, 14.0, 12.0, 44.0
         self._body: list[str] = []
         self._legend: list[tuple[str, str]] = []
+        self._names: list[tuple[float, float, str]] = []
+        self._spots: list[tuple[float, float, float]] = []  # where points are, and how large
 
     def at(self, x: float, y: float) -> Point:
         inside = self.width - self.left - self.right
@@ -157,9 +166,16 @@ class Chart:
         path = "L".join(f"{px(x)} {px(y)}" for x, y in [*there, *back])
         self._body.append(f'<path class="band {classes}" d="M{path}Z"/>')
 
-    def points(self, points: Iterable[tuple[float, float, str]], classes: str, radius: float = 4, shape: str = "circle") -> None:
+    def points(
+        self,
+        points: Iterable[tuple[float, float, str]],
+        classes: str,
+        radius: float = 4,
+        shape: str = "circle",
+    ) -> None:
         for x, y, title in points:
             a, b = self.at(x, y)
+            self._spots.append((a, b, radius))
             if shape == "diamond":
                 r = radius * 1.35
                 drawn = f'path class="mark {classes}" d="M{px(a)} {px(b - r)}L{px(a + r)} {px(b)}L{px(a)} {px(b + r)}L{px(a - r)} {px(b)}Z"'
@@ -168,10 +184,32 @@ class Chart:
             self._body.append(mark(drawn, title))
 
     def label(self, x: float, y: float, content: str) -> None:
-        """Beside a point, on the side with more room."""
-        a, b = self.at(x, y)
-        left = a > self.left + 0.6 * (self.width - self.left - self.right)
-        self._body.append(text(a + (-8 if left else 8), b + 4, content, "small", "end" if left else "start"))
+        """A name beside a point, where it covers neither a point nor another name; left out if there is no room."""
+        self._names.append((*self.at(x, y), content))
+
+    def _named(self) -> list[str]:
+        found = []
+        taken = [(x - r, y - r, x + r, y + r) for x, y, r in self._spots]
+        for a, b, content in self._names:
+            wide = _LETTER * len(content)
+            right, left, middle = 8.0, -8 - wide, -wide / 2
+            around = [(side, 4.0) for side in (right, left)]
+            around += [
+                (side, dy) for dy in (-9.0, 19.0, -22.0, 32.0, -35.0) for side in (middle, right, left)
+            ]
+            for dx, dy in around:
+                box = (a + dx, b + dy - 10, a + dx + wide, b + dy + 2)
+                inside = (
+                    box[0] >= self.left
+                    and box[2] <= self.width
+                    and box[1] >= 0
+                    and box[3] <= self.height - self.bottom
+                )
+                if inside and not any(_overlap(box, other) for other in taken):
+                    taken.append(box)
+                    found.append(text(a + dx, b + dy, content, "small"))
+                    break
+        return found
 
     def level(self, y: float, classes: str = "zero") -> None:
         a, b = self.at(self.x.low, y)
@@ -182,14 +220,16 @@ class Chart:
             self._legend.append((name, classes))
 
     def render(self) -> str:
-        body = [*self._grid(), *self._body]
+        body = [*self._grid(), *self._body, *self._named()]
         y = self.height + 4.0
         x = self.left
         for name, classes in self._legend:
             room = 22 + 7.0 * len(name)
             if x + room > self.width and x > self.left:
                 x, y = self.left, y + 18
-            body.append(f'<rect class="{classes}" x="{px(x)}" y="{px(y - 1)}" width="12" height="12" rx="3"/>')
+            body.append(
+                f'<rect class="{classes}" x="{px(x)}" y="{px(y - 1)}" width="12" height="12" rx="3"/>'
+            )
             body.append(text(x + 17, y + 10, name, "small"))
             x += room + 8
         return wrap(body, self.width, y + 18 if self._legend else self.height, self.title)
@@ -202,14 +242,15 @@ class Chart:
             _, y = self.at(self.x.low, value)
             found.append(f'<path class="grid" d="M{px(self.left)} {px(y)}H{px(right)}"/>')
             found.append(text(self.left - 6, y + 4, label, "small muted", "end"))
-        last = -100.0
+        free = 0.0  # where the next label may start
         ticks = self.x.ticks()
         for value, label in zip(ticks, tick_labels(ticks)):
             x, _ = self.at(value, self.y.low)
             found.append(f'<path class="axis" d="M{px(x)} {px(low)}v4"/>')
-            if x - last > 42:
+            half = _LETTER * len(label) / 2
+            if x - half > free:
                 found.append(text(x, low + 17, label, "small muted", "middle"))
-                last = x
+                free = x + half + 6
         found.append(f'<path class="axis" d="M{px(self.left)} {px(self.top)}V{px(low)}H{px(right)}"/>')
         found.append(text((self.left + right) / 2, self.height - 8, self.x.title, "muted", "middle"))
         middle = (self.top + low) / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from recnas.errors import ConfigError
 from recnas.report import markdown, page
@@ -25,21 +25,28 @@ def write_report(
     out = Path(out)
     renderers = {".html": page.render, ".htm": page.render, ".md": markdown.render}
     if out.suffix.lower() not in renderers:
-        raise ConfigError(f"a report is written as .html or .md, not as {out.name!r}.", f"Use -o {out.stem or 'report'}.html")
+        raise ConfigError(
+            f"a report is written as .html or .md, not as {out.name!r}.",
+            f"Use -o {out.stem or 'report'}.html",
+        )
     folder = Path(files) if files is not None else out.with_name(f"{out.stem}_files")
     shown = os.path.relpath(folder, out.parent).replace(os.sep, "/")
     report = make_report(paths, shown)
     text = renderers[out.suffix.lower()](report, shown if keep_files else None)
     beside = all_files(report) if keep_files else {}
     for name, content in beside.items():
-        _write(folder / name, content)
-    _write(out, text)
+        write_text(folder / name, content)
+    write_text(out, text)
     return {
         "out": str(out), "bytes": len(text.encode()), "verdict": report.verdict.sentence,
         "runs": [str(run.path) for run in report.runs], "files": str(folder) if keep_files else None, "written": sorted(beside),
     }  # fmt: skip
 
 
-def _write(path: Path, text: str) -> None:
-    data = text.encode()
-    write_atomic(path, lambda file: file.write(data) and None)
+def write_text(path: Path, text: str) -> None:
+    """The whole file or none of it."""
+
+    def write(file: IO[bytes]) -> None:
+        file.write(text.encode())
+
+    write_atomic(path, write)

@@ -20,17 +20,21 @@ class NoBrowser(Exception):
 
 
 class Browser:
-    """One session; `close` ends the driver and the browser."""
+    """One window of its own; `close` ends the driver and the browser."""
 
     def __init__(self, profile: Path) -> None:
         found = subprocess.run([str(SCRIPT)], capture_output=True, text=True, timeout=700, check=False)
         if found.returncode:
-            raise NoBrowser(found.stderr.strip().splitlines()[-1] if found.stderr.strip() else "scripts/browser failed")
+            raise NoBrowser(
+                found.stderr.strip().splitlines()[-1] if found.stderr.strip() else "scripts/browser failed"
+            )
         program, driver = found.stdout.split()
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        self._driver = subprocess.Popen([driver, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._driver = subprocess.Popen(
+            [driver, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         self._address = f"http://127.0.0.1:{port}"
         try:
             self._wait()
@@ -52,13 +56,18 @@ class Browser:
     def _start(self, program: str, profile: Path) -> None:
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
                      "--disable-background-networking", f"--user-data-dir={profile}"]  # fmt: skip
-        wanted = {"goog:chromeOptions": {"binary": program, "args": arguments}, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
+        wanted = {
+            "goog:chromeOptions": {"binary": program, "args": arguments},
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+        }
         made = self._send("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self._session = f"/session/{made['sessionId']}"
 
     def _send(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._address + path, data, {"Content-Type": "application/json"}, method=method)
+        request = urllib.request.Request(
+            self._address + path, data, {"Content-Type": "application/json"}, method=method
+        )
         try:
             with urllib.request.urlopen(request, timeout=120) as answer:
                 return json.loads(answer.read())["value"]
@@ -81,16 +90,28 @@ class Browser:
         found = self._send("POST", f"{self._session}/element", {"using": "css selector", "value": selector})
         self.run(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center'}})")
         move = {"type": "pointerMove", "duration": 0, "x": 0, "y": 0, "origin": found}
-        self._send("POST", f"{self._session}/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": [move]}]})
+        self._send(
+            "POST",
+            f"{self._session}/actions",
+            {"actions": [{"type": "pointer", "id": "mouse", "actions": [move]}]},
+        )
 
     def devtools(self, command: str, **params: Any) -> Any:
         return self._send("POST", f"{self._session}/goog/cdp/execute", {"cmd": command, "params": params})
 
     def resize(self, width: int, height: int) -> None:
-        self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.devtools(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def colours(self, scheme: str) -> None:
-        self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.devtools(
+            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
+        )
 
     def log(self, kind: str) -> list[dict[str, Any]]:
         """`browser` (console) or `performance` (among others every request) since the last call."""
@@ -104,10 +125,14 @@ class Browser:
     def screenshot(self, path: Path, whole: bool = False) -> None:
         params: dict[str, Any] = {"captureBeyondViewport": True} if whole else {}
         if whole:
-            width, height = self.run("const e = document.documentElement; return [e.clientWidth, e.scrollHeight];")
+            width, height = self.run(
+                "const e = document.documentElement; return [e.clientWidth, e.scrollHeight];"
+            )
             params["clip"] = {"x": 0, "y": 0, "width": width, "height": min(height, 16_000), "scale": 1}
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(base64.b64decode(self.devtools("Page.captureScreenshot", format="png", **params)["data"]))
+        path.write_bytes(
+            base64.b64decode(self.devtools("Page.captureScreenshot", format="png", **params)["data"])
+        )
 
     def pdf_pages(self) -> int:
         """Pages of the printed page."""

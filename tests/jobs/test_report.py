@@ -66,7 +66,9 @@ def headings(text: str) -> list[str]:
 
 def test_a_finished_search_with_a_comparison(tmp_path: Path):
     data = write_data(tmp_path / "data")
-    text, written = report(tmp_path, write_search(tmp_path / "first", data), write_compare(tmp_path / "compare", data))
+    text, written = report(
+        tmp_path, write_search(tmp_path / "first", data), write_compare(tmp_path / "compare", data)
+    )
     page = Page(text)
     body = [word.strip() for word in page.words if word.strip()]
     assert body[1].startswith("runs/first:best beats dcnv2 by 0.00060 test log loss (95 % interval")
@@ -84,7 +86,9 @@ def test_a_finished_search_with_a_comparison(tmp_path: Path):
 
 def test_every_figure_has_marks_and_both_files(tmp_path: Path):
     data = write_data(tmp_path / "data")
-    text, _ = report(tmp_path, write_search(tmp_path / "first", data), write_compare(tmp_path / "compare", data))
+    text, _ = report(
+        tmp_path, write_search(tmp_path / "first", data), write_compare(tmp_path / "compare", data)
+    )
     figures = re.findall(r'<figure id="fig-([^"]+)".*?</figure>', text, flags=re.DOTALL)
     for wanted in ("leaderboard", "differences", "winner_first", "trajectory_evaluations", "trajectory_seconds", "candidates_first", "family_first",
                    "terms_first_sigeo_zico", "truth_1", "pareto", "click_rate", "table_memory", "unknown_share", "training_curve"):  # fmt: skip
@@ -117,7 +121,9 @@ def test_a_run_that_stopped_half_way(tmp_path: Path):
     assert "Does the score tell the truth?" not in headings(text)
 
 
-@pytest.mark.parametrize("lines", [[], [candidate(0, 1.0)], [candidate(0, None, failed="broken")]], ids=["none", "one", "failed"])
+@pytest.mark.parametrize(
+    "lines", [[], [candidate(0, 1.0)], [candidate(0, None, failed="broken")]], ids=["none", "one", "failed"]
+)
 def test_hardly_any_candidates(tmp_path: Path, lines: list[dict]):
     text, _ = report(tmp_path, write_search(tmp_path / "tiny", lines=lines, finished=False))
     Page(text)
@@ -126,8 +132,14 @@ def test_hardly_any_candidates(tmp_path: Path, lines: list[dict]):
 
 def test_one_candidate_that_won(tmp_path: Path):
     run = write_search(tmp_path / "one")
-    lines = [line for line in map(json.loads, (run / "ledger.jsonl").read_text().splitlines()) if line.get("event") != "candidate" and line.get("key") in (None, "nasrec-0005")]
-    (run / "ledger.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [candidate(5, 50.0), *lines]))
+    lines = [
+        line
+        for line in map(json.loads, (run / "ledger.jsonl").read_text().splitlines())
+        if line.get("event") != "candidate" and line.get("key") in (None, "nasrec-0005")
+    ]
+    (run / "ledger.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in [candidate(5, 50.0), *lines])
+    )
     text, written = report(tmp_path, run)
     Page(text)
     assert written["verdict"].startswith("The winner of one reaches test log loss 0.51000")
@@ -135,7 +147,16 @@ def test_one_candidate_that_won(tmp_path: Path):
 
 
 def test_four_runs_together(tmp_path: Path):
-    runs = [write_search(tmp_path / f"run{i}", seed=i, shift=i / 100, method="random" if i == 3 else "evolution", share=i / 100) for i in range(4)]
+    runs = [
+        write_search(
+            tmp_path / f"run{i}",
+            seed=i,
+            shift=i / 100,
+            method="random" if i == 3 else "evolution",
+            share=i / 100,
+        )
+        for i in range(4)
+    ]
     text, written = report(tmp_path, *runs)
     Page(text)
     assert written["verdict"].startswith("Searched winners beat those of random search: -0.02000")
@@ -150,14 +171,33 @@ def test_four_runs_together(tmp_path: Path):
 def test_other_kinds_of_runs(tmp_path: Path):
     from tests.unit.report.small_runs import trained
 
-    bench = write_run(tmp_path / "bench", {"kind": "bench", "data": {"path": "x", "fingerprint": "f" * 64}}, trained(1, [0.6]) + trained(2, [0.5]))
+    bench = write_run(
+        tmp_path / "bench",
+        {"kind": "bench", "data": {"path": "x", "fingerprint": "f" * 64}},
+        trained(1, [0.6]) + trained(2, [0.5]),
+    )
     text, written = report(tmp_path, bench)
     assert "no verdict" in written["verdict"]
     assert 'id="fig-pareto"' in text
-    result = {"key": "k", "seeds": [0], "params": 5, "macs": 7, "test": {"logloss": {"mean": 0.5, "std": None, "values": [0.5]}}}
-    train = write_run(tmp_path / "train", {"kind": "train"}, [{"event": "seed", "seed": 0, "test": {"logloss": 0.5, "auc": None}}], result=result)
-    assert "train reaches test log loss 0.50000 (one seed, no interval)" in report(tmp_path, train)[1]["verdict"]
-    warmup = write_run(tmp_path / "warm", {"kind": "warmup", "config": {"warmup": {"share": 0.1}}}, [], result={"share": 0.1})
+    result = {
+        "key": "k",
+        "seeds": [0],
+        "params": 5,
+        "macs": 7,
+        "test": {"logloss": {"mean": 0.5, "std": None, "values": [0.5]}},
+    }
+    train = write_run(
+        tmp_path / "train",
+        {"kind": "train"},
+        [{"event": "seed", "seed": 0, "test": {"logloss": 0.5, "auc": None}}],
+        result=result,
+    )
+    assert (
+        "train reaches test log loss 0.50000 (one seed, no interval)" in report(tmp_path, train)[1]["verdict"]
+    )
+    warmup = write_run(
+        tmp_path / "warm", {"kind": "warmup", "config": {"warmup": {"share": 0.1}}}, [], result={"share": 0.1}
+    )
     Page(report(tmp_path, warmup)[0])
 
 
@@ -184,13 +224,19 @@ def test_2048_candidates_in_five_seconds_below_5_mb_without_torch(tmp_path: Path
 
 
 def test_four_long_runs_stay_below_5_mb(tmp_path: Path):
-    runs = [write_search(tmp_path / f"long{i}", lines=many_candidates(2048, i), seed=i, finished=False) for i in range(4)]
+    runs = [
+        write_search(tmp_path / f"long{i}", lines=many_candidates(2048, i), seed=i, finished=False)
+        for i in range(4)
+    ]
     assert report(tmp_path, *runs)[1]["bytes"] < 5e6
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = str(write_search(tmp_path / "first"))
-    assert main(["report", run, "-o", str(tmp_path / "r.html"), "--files", str(tmp_path / "pictures"), "--json"]) == 0
+    assert (
+        main(["report", run, "-o", str(tmp_path / "r.html"), "--files", str(tmp_path / "pictures"), "--json"])
+        == 0
+    )
     said = json.loads(capsys.readouterr().out)
     assert said["files"] == str(tmp_path / "pictures")
     assert "pictures/pareto.svg" in (tmp_path / "r.html").read_text()

@@ -55,7 +55,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = write_data(folder / "data")
     lines, others = many_candidates(300), many_candidates(128, 1)
     best = sorted(range(300), key=lambda index: -lines[index]["values"]["sigeo"])[:10]
-    more = [event for rank, index in enumerate(best[1:]) for event in trained(index, [0.58 + rank * 7 % 5 / 100, 0.59 + rank * 3 % 7 / 100])]
+    more = [
+        event
+        for rank, index in enumerate(best[1:])
+        for event in trained(index, [0.58 + rank * 7 % 5 / 100, 0.59 + rank * 3 % 7 / 100])
+    ]
     first = write_search(folder / "first", data, lines=[*lines, *more], winner=best[0])
     top = max(range(128), key=lambda index: others[index]["values"]["sigeo"])
     drawn = write_search(folder / "random", data, lines=others, method="random", shift=0.01, winner=top)
@@ -107,17 +111,26 @@ def test_marks_lie_inside_their_figures(fresh: Browser):
 
 def test_a_click_sorts_a_table(fresh: Browser):
     def column() -> list[str]:
-        return fresh.run("return [...document.querySelectorAll('#table-leaderboard tbody tr')].map(r => r.cells[0].textContent)")
+        return fresh.run(
+            "return [...document.querySelectorAll('#table-leaderboard tbody tr')].map(r => r.cells[0].textContent)"
+        )
 
     start = column()
     assert start[0] == "runs/first:best"
-    titles = fresh.run("return [...document.querySelectorAll('#table-leaderboard th')].map(h => h.textContent)")
+    titles = fresh.run(
+        "return [...document.querySelectorAll('#table-leaderboard th')].map(h => h.textContent)"
+    )
     place = titles.index("FLOPs per row") + 1
     heading = f"#table-leaderboard th:nth-child({place}) button"
     fresh.click(heading)
     rising = column()
     assert rising[-1] == "dcnv2"  # 100,000 FLOPs, the most
-    assert fresh.run(f"return document.querySelector('#table-leaderboard th:nth-child({place})').getAttribute('aria-sort')") == "ascending"
+    assert (
+        fresh.run(
+            f"return document.querySelector('#table-leaderboard th:nth-child({place})').getAttribute('aria-sort')"
+        )
+        == "ascending"
+    )
     fresh.click(heading)
     assert column()[0] == "dcnv2"
     delta = titles.index("less dcnv2") + 1
@@ -129,7 +142,9 @@ def test_a_click_sorts_a_table(fresh: Browser):
 
 def test_pointing_tells_and_the_button_enlarges(fresh: Browser):
     fresh.hover("#fig-pareto svg .f1.mark")
-    assert "validation log loss" in fresh.run("const t = document.getElementById('tip'); return t.hidden ? '' : t.textContent")
+    assert "validation log loss" in fresh.run(
+        "const t = document.getElementById('tip'); return t.hidden ? '' : t.textContent"
+    )
     before = fresh.run("return document.querySelector('#fig-pareto svg').clientWidth")
     fresh.click("#fig-pareto button")
     assert fresh.run("return document.querySelector('#fig-pareto svg').clientWidth") > 1.5 * before
@@ -148,7 +163,9 @@ def test_dragging_zooms_and_a_double_click_undoes(fresh: Browser):
 @pytest.mark.parametrize("width", [400, 1600])
 def test_readable_at(fresh: Browser, width: int):
     fresh.resize(width, 900)
-    assert fresh.run("return document.documentElement.scrollWidth") <= width  # nothing scrolls sideways but tables in their boxes
+    assert (
+        fresh.run("return document.documentElement.scrollWidth") <= width
+    )  # nothing scrolls sideways but tables in their boxes
     small = fresh.run(
         """return [...document.querySelectorAll('p, li, td, th, figcaption, figure text')].filter(e => e.textContent.trim()).map(e => {
            const s = e.ownerSVGElement; const scale = s ? s.getBoundingClientRect().width / s.viewBox.baseVal.width : 1;
@@ -187,9 +204,15 @@ def test_readable_without_script(browser: Browser, page: Path):
 def test_prints(fresh: Browser):
     fresh.colours("dark")
     assert 2 <= fresh.pdf_pages() <= 40
-    fresh.devtools("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    fresh.devtools(
+        "Emulation.setEmulatedMedia",
+        media="print",
+        features=[{"name": "prefers-color-scheme", "value": "dark"}],
+    )
     try:
-        assert fresh.run("return getComputedStyle(document.body).color") == "rgb(26, 33, 44)"  # dark ink, whatever the screen likes
+        assert (
+            fresh.run("return getComputedStyle(document.body).color") == "rgb(26, 33, 44)"
+        )  # dark ink, whatever the screen likes
         assert fresh.run("return getComputedStyle(document.querySelector('nav')).display") == "none"
     finally:
         fresh.devtools("Emulation.setEmulatedMedia", media="")
@@ -206,7 +229,9 @@ def test_screenshots(fresh: Browser, artefacts: Path):
 
 def test_a_drawing_of_its_own_opens(browser: Browser, tmp_path: Path, page: Path):
     picture = tmp_path / "best.svg"
-    picture.write_text(draw_file([find_arch(f"{page.parent}/first:1"), find_arch(f"{page.parent}/first:best")]))
+    picture.write_text(
+        draw_file([find_arch(f"{page.parent}/first:1"), find_arch(f"{page.parent}/first:best")])
+    )
     browser.log("browser")
     browser.requests()
     browser.open(picture)

@@ -27,7 +27,9 @@ def candidate(index: int, value: float | None, **more: Any) -> dict[str, Any]:
         "values": None if value is None else {"sigeo": value}, "seconds": 0.5,
     }  # fmt: skip
     if value is not None:
-        line["scores"] = {"sigeo": {"value": value, "terms": {"zico": value + 1.0, "fr": -2.0 + index / 10, "loss": 0.5}}}
+        line["scores"] = {
+            "sigeo": {"value": value, "terms": {"zico": value + 1.0, "fr": -2.0 + index / 10, "loss": 0.5}}
+        }
         macs = 1000 * (index + 1)
         line["cost"] = {"params": 10 * macs, "macs": macs, "flops": 2 * macs, "embedding_mb": 1.0}
     return {**line, **more}
@@ -42,7 +44,9 @@ def small_ledger() -> list[dict[str, Any]]:
     dead = candidate(7, -1e30, origin="mutation", parents=[5], changes=1)
     dead["scores"]["sigeo"] |= {"reason": "no live path", "terms": {}}
     lines.append(dead)
-    lines.append(candidate(8, None, origin="mutation", parents=[5], changes=1, failed="the weights have diverged"))
+    lines.append(
+        candidate(8, None, origin="mutation", parents=[5], changes=1, failed="the weights have diverged")
+    )
     return lines
 
 
@@ -58,7 +62,9 @@ def phase(name: str, seconds: float) -> dict[str, Any]:
     return {"event": "phase", "name": name, "seconds": seconds, "workers": 2}
 
 
-def config(data: str, seed: int = 0, method: str = "evolution", share: float = 0.01, **final: Any) -> dict[str, Any]:
+def config(
+    data: str, seed: int = 0, method: str = "evolution", share: float = 0.01, **final: Any
+) -> dict[str, Any]:
     return {
         "data": data, "seed": seed, "space": {"name": "nasrec-small", "blocks": 2}, "warmup": {"share": share},
         "score": {"proxies": ["sigeo"], "sigeo": {"zico": None, "fr": None, "loss": None}}, "objectives": {},
@@ -82,7 +88,11 @@ def write_search(
     method: str = "evolution", finished: bool = True, shift: float = 0.0, share: float = 0.01, winner: int = 5,
 ) -> Path:  # fmt: skip
     """A whole search; test losses of the winner's three seeds are 0.50, 0.51 and 0.52 plus `shift`."""
-    manifest = {"kind": "search", "config": config(str(data), seed, method, share), "data": {"path": str(data), "fingerprint": FINGERPRINT}}
+    manifest = {
+        "kind": "search",
+        "config": config(str(data), seed, method, share),
+        "data": {"path": str(data), "fingerprint": FINGERPRINT},
+    }
     if not finished:
         return write_run(path, manifest, lines if lines is not None else small_ledger()[:5])
     ledger = [phase("warmup", 10.0), *(lines or small_ledger()), phase("search", 20.0), *trained(3, [0.60, 0.62]), *trained(winner, [0.55, 0.59]),
@@ -95,7 +105,10 @@ def write_search(
         "limits": {"draws": 20, "admitted": 9, "limits": {"flops": {"checked": 20, "rejected": 11}}}, "front": None,
         "top": [{"key": f"nasrec-{winner:04d}", "rank": 0}, {"key": "nasrec-0003", "rank": 1}, {"key": "nasrec-0001", "rank": 2}],
     }  # fmt: skip
-    described = next((line["arch"] for line in ledger if line.get("event") == "candidate" and line["index"] == winner), arch(dense_dim=128))
+    described = next(
+        (line["arch"] for line in ledger if line.get("event") == "candidate" and line["index"] == winner),
+        arch(dense_dim=128),
+    )
     write_run(path, manifest, ledger, result=result, best=described)
     events = [
         {"event": "seed", "seed": seed, "train_curve": [[10, 0.7], [20, 0.6 - seed / 100]],
@@ -108,19 +121,39 @@ def write_search(
 
 
 def write_compare(path: Path, data: Path | str = "/nowhere/data", delta: float = -0.0006) -> Path:
-    def model(rank: int, name: str, id: str, losses: list[float], flops: int, difference: dict[str, Any] | None) -> dict[str, Any]:
+    def model(
+        rank: int, name: str, id: str, losses: list[float], flops: int, difference: dict[str, Any] | None
+    ) -> dict[str, Any]:
         mean = sum(losses) / len(losses)
         std = (sum((x - mean) ** 2 for x in losses) / (len(losses) - 1)) ** 0.5
         figure = {"mean": mean, "std": std, "values": losses}
-        verdict = None if difference is None else "better" if difference["logloss_interval"][1] < 0 else "no real difference"
+        verdict = (
+            None
+            if difference is None
+            else "better"
+            if difference["logloss_interval"][1] < 0
+            else "no real difference"
+        )
         return {
             "rank": rank, "model": name, "id": id, "seeds": [0, 1, 2], "trials": 0, "choice": {"lr": 0.1}, "valid": {"logloss": figure},
             "test": {"logloss": figure, "auc": {"mean": 0.75, "std": 0.001, "values": [0.75] * 3}}, "params": flops // 2, "macs": flops // 2,
             "flops": flops, "latency": {"p50_ms_1": 0.4}, "rows_per_second": 5000.0, "difference": difference, "verdict": verdict,
         }  # fmt: skip
 
-    found = {"logloss": delta, "logloss_interval": [delta - 0.0002, delta + 0.0002], "auc": 0.001, "auc_interval": [0.0, 0.002], "real": True}
-    near = {"logloss": 0.0001, "logloss_interval": [-0.0003, 0.0005], "auc": 0.0, "auc_interval": [-0.001, 0.001], "real": False}
+    found = {
+        "logloss": delta,
+        "logloss_interval": [delta - 0.0002, delta + 0.0002],
+        "auc": 0.001,
+        "auc_interval": [0.0, 0.002],
+        "real": True,
+    }
+    near = {
+        "logloss": 0.0001,
+        "logloss_interval": [-0.0003, 0.0005],
+        "auc": 0.0,
+        "auc_interval": [-0.001, 0.001],
+        "real": False,
+    }
     models = [
         model(1, "runs/first:best", "nasrec-0005", [0.4994, 0.4984, 0.5004], 40_000, found),
         model(2, "dcnv2", "dcnv2", [0.500, 0.499, 0.501], 100_000, None),
@@ -128,7 +161,13 @@ def write_compare(path: Path, data: Path | str = "/nowhere/data", delta: float =
     ]
     board = {"data": FINGERPRINT, "rows": {"train": 800, "valid": 100, "test": 100}, "reference": "dcnv2", "seeds": [0, 1, 2], "tune": 0,
              "models": models, "failed": {}, "skipped": {"lightgbm": "it is not installed"}}  # fmt: skip
-    manifest = {"kind": "compare", "data": {"path": str(data), "fingerprint": FINGERPRINT}, "settings": {"lr": 0.1}, "tune": 0, "first_seed": 0}
+    manifest = {
+        "kind": "compare",
+        "data": {"path": str(data), "fingerprint": FINGERPRINT},
+        "settings": {"lr": 0.1},
+        "tune": 0,
+        "first_seed": 0,
+    }
     return write_run(path, manifest, [], leaderboard=board)
 
 
@@ -154,9 +193,15 @@ def many_candidates(count: int, seed: int = 0) -> list[dict[str, Any]]:
     rng = random.Random(seed)
     lines: list[dict[str, Any]] = []
     for index in range(count):
-        parent = max(rng.sample(lines, min(16, len(lines))), key=lambda line: line["values"]["sigeo"]) if index >= 128 else None
+        parent = (
+            max(rng.sample(lines, min(16, len(lines))), key=lambda line: line["values"]["sigeo"])
+            if index >= 128
+            else None
+        )
         value = rng.gauss(400, 80) if parent is None else parent["values"]["sigeo"] + rng.gauss(-4, 12)
-        more: dict[str, Any] = {"arch": arch(rng.choice([16, 64, 256, 1024]), rng.choice([16, 32, 48, 64]), rng.random() < 0.5, 7)}
+        more: dict[str, Any] = {
+            "arch": arch(rng.choice([16, 64, 256, 1024]), rng.choice([16, 32, 48, 64]), rng.random() < 0.5, 7)
+        }
         if parent is not None:
             more |= {"origin": "mutation", "parents": [parent["index"]], "changes": 1}
         line = candidate(index, value, **more)

@@ -33,7 +33,10 @@ def test_wires_by_hand():
 
 def test_dead_parts_are_said_and_drawn_to_be_dead():
     described = arch(blocks=3)
-    described["blocks"][2] = described["blocks"][2] | {"dense_in": [1], "sparse_in": [1]}  # nobody reads block 2
+    described["blocks"][2] = described["blocks"][2] | {
+        "dense_in": [1],
+        "sparse_in": [1],
+    }  # nobody reads block 2
     text = draw_nasrec([("x", parse_arch(json.dumps(described)))])
     dead = [title for title in titles(text) if title.endswith("not in use")]
     assert "block 2, dense: fc, 64 wide, not in use" in dead
@@ -71,7 +74,10 @@ def test_two_alike_have_no_marks_and_one_change_has_some():
     assert same.count("changed") == 1  # the legend's
     one = draw([parse(json.dumps(arch()), "a"), parse(json.dumps(arch(fm=True)), "b")])
     assert one.count("changed") == 3  # fm of both blocks of b
-    assert describe_differences([parse(json.dumps(arch()), "a"), parse(json.dumps(arch(fm=True)), "b")]) == ["block 1: fm off to on", "block 2: fm off to on"]
+    assert describe_differences([parse(json.dumps(arch()), "a"), parse(json.dumps(arch(fm=True)), "b")]) == [
+        "block 1: fm off to on",
+        "block 2: fm off to on",
+    ]
 
 
 def test_cells(tmp_path: Path):
@@ -80,7 +86,12 @@ def test_cells(tmp_path: Path):
     file.write_text(json.dumps(Nb201Space().to_dict(find_arch(text).arch)))
     plain = tmp_path / "cell.txt"
     plain.write_text(text + "\n")
-    assert find_arch(text).arch == find_arch("341311").arch == find_arch(str(file)).arch == find_arch(str(plain)).arch
+    assert (
+        find_arch(text).arch
+        == find_arch("341311").arch
+        == find_arch(str(file)).arch
+        == find_arch(str(plain)).arch
+    )
     drawn = titles(draw([find_arch(text)]))
     assert "0 to 2: avg_pool_3x3" in drawn
     two = draw([find_arch("341311"), find_arch("341021")])
@@ -101,7 +112,9 @@ def test_published_format_and_candidates_of_a_run(tmp_path: Path):
     assert half.label == "half, best of 5 candidates so far"
 
 
-@pytest.mark.parametrize("name", ["nothing.json", "{run}", "{run}:99", "{run}:worst", "{empty}:best", "|broken|", "nowhere:best"])
+@pytest.mark.parametrize(
+    "name", ["nothing.json", "{run}", "{run}:99", "{run}:worst", "{empty}:best", "|broken|", "nowhere:best"]
+)
 def test_mistakes_are_explained(tmp_path: Path, name: str):
     run, empty = write_search(tmp_path / "run"), write_search(tmp_path / "empty", lines=[], finished=False)
     with pytest.raises(RecnasError):

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
+import yaml
 
 from recnas.config import check_settings
 from recnas.errors import RunError
@@ -54,17 +55,39 @@ def test_a_leaderboard_with_other_columns_is_read_as_far_as_it_goes(tmp_path: Pa
 def test_trained_candidates_and_truth(tmp_path: Path):
     run = read_run(write_search(tmp_path / "first"))
     table = outcome_info.trained_candidates([run])
-    assert [(row["candidate"], row["score"], row["chosen"], row["rank"]) for row in table.rows] == [(6, 50, True, 1), (4, 40, False, 2), (2, 30, False, 3)]
+    assert [(row["candidate"], row["score"], row["chosen"], row["rank"]) for row in table.rows] == [
+        (6, 50, True, 1),
+        (4, 40, False, 2),
+        (2, 30, False, 3),
+    ]
     assert [row["valid_logloss"] for row in table.rows] == pytest.approx([0.57, 0.61, 0.70])
     assert table.rows[0]["valid_logloss_std"] == pytest.approx(math.sqrt(0.0008))
     points = outcome_info.truth([run])
-    assert sorted((row["score"], row["params"]) for row in points.rows) == [(30, 20_000), (40, 40_000), (50, 60_000)]
+    assert sorted((row["score"], row["params"]) for row in points.rows) == [
+        (30, 20_000),
+        (40, 40_000),
+        (50, 60_000),
+    ]
     (row,) = outcome_info.truth_summary(points).rows
-    assert (row["spearman"], row["kendall"], row["n"], row["share"]) == (1, 1, 3, 0.01)  # 30 < 40 < 50 and 0.70 > 0.61 > 0.57
+    assert (row["spearman"], row["kendall"], row["n"], row["share"]) == (
+        1,
+        1,
+        3,
+        0.01,
+    )  # 30 < 40 < 50 and 0.70 > 0.61 > 0.57
 
 
 def test_correlations_from_a_file_join_the_summary(tmp_path: Path):
-    row = {"run": "runs/warm", "share": 0.1, "proxy": "zico", "n": 50, "spearman": 0.4, "spearman_interval": [0.1, 0.6], "kendall": 0.3, "kendall_interval": [0.1, 0.4]}
+    row = {
+        "run": "runs/warm",
+        "share": 0.1,
+        "proxy": "zico",
+        "n": 50,
+        "spearman": 0.4,
+        "spearman_interval": [0.1, 0.6],
+        "kendall": 0.3,
+        "kendall_interval": [0.1, 0.4],
+    }
     path = tmp_path / "c.json"
     path.write_text(json.dumps({"table": "t", "rows": [row]}))
     runs, tables = read_inputs([path])
@@ -83,57 +106,93 @@ def test_pareto_front(tmp_path: Path):
     table = outcome_info.pareto(runs)
     front = [(row["model"], row["what"]) for row in table.rows if row["front"]]
     # FLOPs and loss: 4k .70, 8k .61, 12k .57 (winner), 40k .4994 (searched), 80k .5001, 100k .5000: the last two are beaten.
-    assert front == [("nasrec-0001", "candidate"), ("nasrec-0003", "candidate"), ("first: winner", "winner"), ("runs/first:best", "searched")]
+    assert front == [
+        ("nasrec-0001", "candidate"),
+        ("nasrec-0003", "candidate"),
+        ("first: winner", "winner"),
+        ("runs/first:best", "searched"),
+    ]
     assert {row["model"] for row in table.rows if row["what"] == "baseline"} == {"dcnv2", "deepfm"}
 
 
 def test_candidates_and_their_front(tmp_path: Path):
     table = outcome_info.candidates(read_run(write_search(tmp_path / "first")))
-    assert [(row["number"], row["front"]) for row in table.rows] == [(1, True), (2, True), (3, False), (4, True), (5, False), (6, True)]
+    assert [(row["number"], row["front"]) for row in table.rows] == [
+        (1, True),
+        (2, True),
+        (3, False),
+        (4, True),
+        (5, False),
+        (6, True),
+    ]
     assert "6 different candidates; 1 failed, 1 had no live path" in table.note
 
 
 def test_verdict_of_a_comparison(tmp_path: Path):
     said = judged(write_search(tmp_path / "first"), write_compare(tmp_path / "compare"))
-    assert said.sentence == "runs/first:best beats dcnv2 by 0.00060 test log loss (95 % interval 0.00040 to 0.00080), at 0.4× its FLOPs."
+    assert (
+        said.sentence
+        == "runs/first:best beats dcnv2 by 0.00060 test log loss (95 % interval 0.00040 to 0.00080), at 0.4× its FLOPs."
+    )
     assert "Not told apart from dcnv2: deepfm." in said.more
     near = judged(write_compare(tmp_path / "near", delta=-0.0001))
-    assert near.sentence.startswith("There is no real difference between runs/first:best and dcnv2: -0.00010 test log loss (95 % interval -0.00030 to +0.00010)")
+    assert near.sentence.startswith(
+        "There is no real difference between runs/first:best and dcnv2: -0.00010 test log loss (95 % interval -0.00030 to +0.00010)"
+    )
     worse = judged(write_compare(tmp_path / "worse", delta=0.001))
-    assert worse.sentence.startswith("runs/first:best is worse than dcnv2 by 0.00100 test log loss (95 % interval 0.00080 to 0.00120)")
+    assert worse.sentence.startswith(
+        "runs/first:best is worse than dcnv2 by 0.00100 test log loss (95 % interval 0.00080 to 0.00120)"
+    )
 
 
 def test_verdict_of_one_search(tmp_path: Path):
     said = judged(write_search(tmp_path / "first")).sentence
     half = 4.303 * 0.01 / math.sqrt(3)
-    assert f"test log loss 0.51000 (95 % interval {0.51 - half:.5f} to {0.51 + half:.5f} over 3 training seeds), AUC 0.75000 (95 % interval" in said
-    assert "over 1,000 test rows), better than always predicting the click rate (0.900 times that loss)." in said
+    assert (
+        f"test log loss 0.51000 (95 % interval {0.51 - half:.5f} to {0.51 + half:.5f} over 3 training seeds), AUC 0.75000 (95 % interval"
+        in said
+    )
+    assert (
+        "over 1,000 test rows), better than always predicting the click rate (0.900 times that loss)." in said
+    )
 
 
 def test_verdict_of_several_searches(tmp_path: Path):
     one, two = write_search(tmp_path / "a"), write_search(tmp_path / "b", shift=0.02, seed=1)
     said = judged(one, two).sentence
     half = 12.706 * math.sqrt(2) * 0.01 / math.sqrt(2)
-    assert said == f"The winners of 2 searches reach test log loss 0.52000 on average (95 % interval {0.52 - half:.5f} to {0.52 + half:.5f}); the lowest is 0.51000 (a)."
+    assert (
+        said
+        == f"The winners of 2 searches reach test log loss 0.52000 on average (95 % interval {0.52 - half:.5f} to {0.52 + half:.5f}); the lowest is 0.51000 (a)."
+    )
     drawn = write_search(tmp_path / "r", method="random", shift=0.03)
     assert judged(one, drawn).sentence == (
         "Searched winners beat those of random search: -0.03000 mean test log loss (no interval: 1 and 1 searches); the lowest is 0.51000 (a)."
     )
     again = write_search(tmp_path / "r2", method="random", shift=0.05)
     half = 12.706 * math.sqrt(2 * 0.0002 / 2)  # variances of two values 0.02 apart, twice
-    assert f"-0.03000 mean test log loss (95 % interval {-0.03 - half:+.5f} to {-0.03 + half:+.5f}; 2 and 2 searches)" in judged(one, two, drawn, again).sentence
+    assert (
+        f"-0.03000 mean test log loss (95 % interval {-0.03 - half:+.5f} to {-0.03 + half:+.5f}; 2 and 2 searches)"
+        in judged(one, two, drawn, again).sentence
+    )
 
 
 def test_verdict_of_a_run_that_stopped(tmp_path: Path):
     said = judged(write_search(tmp_path / "half", finished=False)).sentence
-    assert said.startswith("half stopped before its end, so there is no verdict: 5 of 9 candidates were scored, 0 of 4 trainings done, test not read.")
+    assert said.startswith(
+        "half stopped before its end, so there is no verdict: 5 of 9 candidates were scored, 0 of 4 trainings done, test not read."
+    )
     assert "Best by sigeo so far: candidate 4, 40" in said
-    assert judged(write_search(tmp_path / "empty", lines=[], finished=False)).sentence.endswith("test not read.")
+    assert judged(write_search(tmp_path / "empty", lines=[], finished=False)).sentence.endswith(
+        "test not read."
+    )
     assert "no verdict" in judged(write_run(tmp_path / "w", {"kind": "warmup"}, [])).sentence
 
 
 def test_runs_on_different_data_are_refused(tmp_path: Path):
-    other = write_run(tmp_path / "other", {"kind": "bench", "data": {"path": "x", "fingerprint": "0" * 64}}, [])
+    other = write_run(
+        tmp_path / "other", {"kind": "bench", "data": {"path": "x", "fingerprint": "0" * 64}}, []
+    )
     with pytest.raises(RunError, match="different data"):
         read_inputs([write_search(tmp_path / "first"), other])
 
@@ -141,12 +200,23 @@ def test_runs_on_different_data_are_refused(tmp_path: Path):
 def test_data_tables(tmp_path: Path):
     run = read_run(write_search(tmp_path / "first", write_data(tmp_path / "data")))
     splits, columns = data_info.data_tables([run])
-    assert [(row["split"], row["rows"], row["click_rate"]) for row in splits.rows] == [("train", 800, 0.25), ("valid", 100, 0.5), ("test", 100, 0.2)]
+    assert [(row["split"], row["rows"], row["click_rate"]) for row in splits.rows] == [
+        ("train", 800, 0.25),
+        ("valid", 100, 0.5),
+        ("test", 100, 0.2),
+    ]
     assert splits.rows[1]["interval"] == pytest.approx((0.4038, 0.5962), abs=1e-4)
     first = columns.rows[0]
-    assert (first["column"], first["rows"], first["bytes"]) == ("C1", 1000, 1000 * 8 * 4)  # width 8, four bytes
+    assert (first["column"], first["rows"], first["bytes"]) == (
+        "C1",
+        1000,
+        1000 * 8 * 4,
+    )  # width 8, four bytes
     assert (first["unknown_train"], first["unknown_test"], first["missing_train"]) == (0.1, 0.25, 0.01)
-    assert data_info.prepare_command(run) == f"recnas prepare criteo --raw train.txt --out {tmp_path}/data --protocol random-8-1-1 --seed 2018 --min-count 5"
+    assert (
+        data_info.prepare_command(run)
+        == f"recnas prepare criteo --raw train.txt --out {tmp_path}/data --protocol random-8-1-1 --seed 2018 --min-count 5"
+    )
 
 
 def test_data_that_are_gone_or_changed(tmp_path: Path):
@@ -158,7 +228,9 @@ def test_data_that_are_gone_or_changed(tmp_path: Path):
     schema = {"dense": [], "sparse": [{"name": "C1", "rows": 1000}]}
     (path / "best" / "schema.json").write_text(json.dumps(schema))
     assert data_info.data_tables([read_run(path)])[1].rows == [{"column": "C1", "rows": 1000, "bytes": 32000}]
-    manifest = json.loads((write_data(tmp_path / "data") / "manifest.json").read_text()) | {"fingerprint": "0" * 64}
+    manifest = json.loads((write_data(tmp_path / "data") / "manifest.json").read_text()) | {
+        "fingerprint": "0" * 64
+    }
     (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
     assert "prepared anew" in data_info.data_tables([read_run(path)])[0].note
 
@@ -173,7 +245,13 @@ def test_facts_and_what_was_not_done(tmp_path: Path):
     assert known["training seeds"] == "2 per candidate, 3 for the winner"
     assert [row["seconds"] for row in facts.phases([run]).rows] == [10, 20, 30, 40]
     said = " ".join(facts.not_done([run]))
-    for part in ("best 2 of 9 candidates", "1 % of the training rows", "read once", "No hand-crafted model", "one seed; another"):
+    for part in (
+        "best 2 of 9 candidates",
+        "1 % of the training rows",
+        "read once",
+        "No hand-crafted model",
+        "one seed; another",
+    ):
         assert part in said
     assert "one seed, so" not in said  # two seeds per candidate
     half = " ".join(facts.not_done([read_run(write_search(tmp_path / "half", finished=False))]))
@@ -185,18 +263,31 @@ def test_the_config_in_a_report_can_be_run_again(tmp_path: Path):
     from recnas.jobs.search_settings import SearchConfig
     from tests.jobs.search_helpers import small_search
 
-    wanted = small_search("somewhere")
+    wanted = small_search("somewhere", train={"eps": 1e-5})
     path = write_run(tmp_path / "r", {"kind": "search", "config": wanted.facts()}, [])
     run = read_run(path)
-    assert check_settings(SearchConfig, json.loads(facts.config_text(run)), "the report") == wanted
-    assert facts.commands(run, "report_files/config_r.yaml") == [f"recnas search --resume {path}", "recnas search report_files/config_r.yaml --out runs/again"]
+    assert check_settings(SearchConfig, yaml.safe_load(facts.config_text(run)), "the report") == wanted
+    assert facts.commands(run, "report_files/config_r.yaml") == [
+        f"recnas search --resume {path}",
+        "recnas search report_files/config_r.yaml --out runs/again",
+    ]
 
 
 def test_tables_as_csv_and_markdown():
     columns = (Column("a", "A"), Column("b", "B", "loss", "b_std"), Column("c", "C", "int"))
-    table = Table("t", "T", columns, [{"a": "x|y", "b": 0.5, "b_std": 0.01, "c": 12345}, {"a": "z", "b": None, "c": None}])
+    table = Table(
+        "t",
+        "T",
+        columns,
+        [{"a": "x|y", "b": 0.5, "b_std": 0.01, "c": 12345}, {"a": "z", "b": None, "c": None}],
+    )
     assert table.csv() == "a,b,c,b_std\nx|y,0.5,12345,0.01\nz,,,\n"
-    assert table.markdown().splitlines() == ["| A | B | C |", "| --- | ---: | ---: |", "| x\\|y | 0.50000 ± 0.01000 | 12,345 |", "| z | – | – |"]
+    assert table.markdown().splitlines() == [
+        "| A | B | C |",
+        "| --- | ---: | ---: |",
+        "| x\\|y | 0.50000 ± 0.01000 | 12,345 |",
+        "| z | – | – |",
+    ]
 
 
 def test_one_candidate(tmp_path: Path):

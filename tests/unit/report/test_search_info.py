@@ -32,7 +32,9 @@ def test_trajectory_and_the_random_line(run):
 
 
 def test_a_random_search_that_was_given_takes_the_place_of_the_expectation(tmp_path: Path, run):
-    other = read_run(write_search(tmp_path / "drawn", method="random", lines=[candidate(0, 20.0), candidate(1, 25.0)]))
+    other = read_run(
+        write_search(tmp_path / "drawn", method="random", lines=[candidate(0, 20.0), candidate(1, 25.0)])
+    )
     table = search_info.trajectory([run, other])
     assert {row["series"]: row["random"] for row in table.rows} == {"first": False, "drawn": True}
     assert "random search" in table.note
@@ -42,7 +44,11 @@ def test_runs_that_differ_by_seed_are_averaged(tmp_path: Path):
     one = read_run(write_search(tmp_path / "a", lines=[candidate(0, 10.0), candidate(1, 30.0)], seed=0))
     two = read_run(write_search(tmp_path / "b", lines=[candidate(0, 20.0), candidate(1, 20.0)], seed=1))
     table = search_info.trajectory([one, two])
-    mean = [(row["best"], row["low"], row["high"]) for row in table.rows if row["series"] == "mean of 2 (evolution)"]
+    mean = [
+        (row["best"], row["low"], row["high"])
+        for row in table.rows
+        if row["series"] == "mean of 2 (evolution)"
+    ]
     assert mean == [(15, 10, 20), (25, 20, 30)]
 
 
@@ -59,7 +65,14 @@ def test_an_objective_to_minimise(tmp_path: Path):
 
 def test_terms_along_the_search(run):
     rows = [row for row in search_info.terms(run).rows if row["term"] == "zico"]
-    assert [row["median"] for row in rows] == [11, 31, 21, 41, 36, 51]  # value + 1, the degenerate one left out
+    assert [row["median"] for row in rows] == [
+        11,
+        31,
+        21,
+        41,
+        36,
+        51,
+    ]  # value + 1, the degenerate one left out
     assert [row["evaluations"] for row in rows] == [1, 2, 3, 4, 5, 6]
     summary = {row["term"]: row for row in search_info.term_summary(run).rows}
     assert summary["zico"]["spearman"] == pytest.approx(1)
@@ -71,7 +84,11 @@ def test_terms_along_the_search(run):
 
 def test_long_searches_are_summarised_in_stretches(tmp_path: Path):
     lines = [candidate(index, float(index)) for index in range(100)]
-    rows = [row for row in search_info.terms(read_run(write_search(tmp_path / "r", lines=lines))).rows if row["term"] == "zico"]
+    rows = [
+        row
+        for row in search_info.terms(read_run(write_search(tmp_path / "r", lines=lines))).rows
+        if row["term"] == "zico"
+    ]
     assert len(rows) == 34  # stretches of three, the last of one
     assert (rows[0]["low"], rows[0]["median"], rows[0]["high"], rows[0]["n"]) == (1.5, 2, 2.5, 3)
     assert (rows[-1]["median"], rows[-1]["n"]) == (100, 1)
@@ -83,7 +100,10 @@ def test_family_of_the_winner(run):
     assert table.rows[1]["what"] == "block 1: dense_dim 64 to 128; block 2: dense_dim 64 to 128"
     others = search_info.siblings(run, table)
     # Candidate 5 is the other child of 4; 7 repeats the winner (its child); 8 and 9 have no score.
-    assert [(row["generation"], row["number"], row["parent"], row["value"]) for row in others.rows] == [(1, 5, 4, 35), (2, 7, 6, 50)]
+    assert [(row["generation"], row["number"], row["parent"], row["value"]) for row in others.rows] == [
+        (1, 5, 4, 35),
+        (2, 7, 6, 50),
+    ]
 
 
 def test_differences_leave_out_genes_that_nothing_reads():
@@ -97,8 +117,13 @@ def test_differences_leave_out_genes_that_nothing_reads():
 
 def test_training_curve(run):
     rows = search_info.curves([run]).rows
-    assert [(row["series"], row["step"], row["loss"]) for row in rows][:2] == [("first, seed 0", 10, 0.7), ("first, seed 0", 20, 0.6)]
+    assert [(row["series"], row["step"], row["loss"]) for row in rows][:2] == [
+        ("first, seed 0", 10, 0.7),
+        ("first, seed 0", 20, 0.6),
+    ]
 
 
 def test_directions_are_those_of_the_proxies():
-    assert {p.name: not p.higher_is_better for p in get_proxies(proxy_names())} == {name: low_is_good(name) for name in proxy_names()}
+    assert {p.name: not p.higher_is_better for p in get_proxies(proxy_names())} == {
+        name: low_is_good(name) for name in proxy_names()
+    }

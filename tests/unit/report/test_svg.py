@@ -26,7 +26,13 @@ def test_labels_tell_ticks_apart():
 
 
 def test_axes_of_one_value_have_a_width():
-    for axis in (Axis.around("x", [3.0]), Axis.around("x", [0.0]), Axis.around("x", []), Axis.around("x", [5.0], log=True), Axis.around("x", [-2.0])):
+    for axis in (
+        Axis.around("x", [3.0]),
+        Axis.around("x", [0.0]),
+        Axis.around("x", []),
+        Axis.around("x", [5.0], log=True),
+        Axis.around("x", [-2.0]),
+    ):
         assert axis.low < axis.high
         assert axis.ticks()
     assert Axis.around("x", [3.0]).place(3.0) == pytest.approx(0.5)
@@ -37,7 +43,10 @@ def test_points_land_where_the_axes_say():
     chart.points([(5, 0.5, "five & <half>")], "f0", 3)
     found = ET.fromstring(chart.render())
     (circle,) = found.iter(f"{SVG}circle")
-    assert (float(circle.get("cx")), float(circle.get("cy"))) == (16 + 50, 12 + 50)  # 100 wide, 100 tall between the margins
+    assert (float(circle.get("cx")), float(circle.get("cy"))) == (
+        16 + 50,
+        12 + 50,
+    )  # 100 wide, 100 tall between the margins
     assert circle.find(f"{SVG}title").text == "five & <half>"
 
 
@@ -59,10 +68,33 @@ def test_lines_bands_and_legends_are_well_formed():
 
 
 def test_rows():
-    drawn = dots("t", "x", [Dot("one", 1.0, "1", [0.5, 1.5], [0.9, 1.1]), Dot("a very long name of a model indeed", 2.0, "2")], noise=[0.8, 1.2], zero=True)
+    drawn = dots(
+        "t",
+        "x",
+        [Dot("one", 1.0, "1", [0.5, 1.5], [0.9, 1.1]), Dot("a very long name of a model indeed", 2.0, "2")],
+        noise=[0.8, 1.2],
+        zero=True,
+    )
     root = ET.fromstring(drawn)
     assert len(list(root.iter(f"{SVG}circle"))) == 4
     root = ET.fromstring(bars("t", "MB", [("C1", 2.0, "two"), ("C2", 0.0, "none")]))
     wide, narrow = [float(r.get("width")) for r in root.iter(f"{SVG}rect")]
     assert wide > 100
     assert narrow == 0.8  # still to be seen
+
+
+def test_names_do_not_cover_each_other():
+    chart = Chart("t", Axis("x", 0, 10), Axis("y", 0, 10))
+    for place in range(4):
+        chart.label(5 + place / 10, 5, f"model {place}")
+    found = [
+        node
+        for node in ET.fromstring(chart.render()).iter(f"{SVG}text")
+        if (node.text or "").startswith("model")
+    ]
+    boxes = [(float(node.get("x")), float(node.get("y"))) for node in found]
+    assert len(boxes) == 4
+    for one in boxes:
+        assert all(
+            one == other or abs(one[0] - other[0]) > 40 or abs(one[1] - other[1]) >= 13 for other in boxes
+        )
