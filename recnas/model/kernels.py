@@ -1,7 +1,7 @@
 """Hand-written differentiable functions: where autograd's own graph costs time or memory.
 
 Each has a plain twin in ordinary torch operations, which is used inside `torch.func` transforms, while a
-network is exported or compiled, and under `plain_kernels()`; both give the same numbers up to rounding.
+network is exported or compiled, under autocast and under `plain_kernels()`; both give the same numbers up to rounding.
 Second derivatives work.
 """
 
@@ -46,6 +46,8 @@ def _plain() -> bool:
         _plain_wanted
         or taps.listening()
         or torch.compiler.is_compiling()
+        or torch.is_autocast_enabled("cpu")  # lower precision is chosen operation by operation
+        or torch.is_autocast_enabled("cuda")
         or torch._C._functorch.peek_interpreter_stack() is not None
     )
 
