@@ -192,15 +192,22 @@ def family(run: Run) -> Table:
     for step, candidate in enumerate(reversed(chain)):
         value, earlier = run.value(candidate), run.value(before) if before else None
         gain = value - earlier if value is not None and earlier is not None else None
+        changes = differences(before["arch"], candidate["arch"]) if before else []
         rows.append(
             {"generation": step, "number": candidate["index"] + 1, "key": candidate["key"], "origin": candidate.get("origin"),
              "changes": candidate.get("changes"), "value": value, "gain": gain,
-             "what": "; ".join(differences(before["arch"], candidate["arch"])) if before else "drawn at random"}
+             "what": _in_short(changes) if before else "drawn at random", "every_change": "; ".join(changes)}
         )  # fmt: skip
         before = candidate
     better = "lower" if run.goal and run.goal[1] == "min" else "higher"
     note = f"Each row is the parent of the next; the last is the winner. {better.capitalize()} is better. A mutation of a part that nothing reads changes no figure."
     return Table("family", "How the winner came about", columns, rows, note)
+
+
+def _in_short(changes: list[str], most: int = 4) -> str:
+    """The first few; a mutation of many places would make a row as tall as the screen."""
+    rest = len(changes) - most
+    return "; ".join(changes[:most]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def siblings(run: Run, ancestors: Table) -> Table:

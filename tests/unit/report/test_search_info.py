@@ -98,6 +98,7 @@ def test_family_of_the_winner(run):
     table = search_info.family(run)
     assert [(row["number"], row["value"], row["gain"]) for row in table.rows] == [(4, 40, None), (6, 50, 10)]
     assert table.rows[1]["what"] == "block 1: dense_dim 64 to 128; block 2: dense_dim 64 to 128"
+    assert table.rows[1]["every_change"] == table.rows[1]["what"]
     others = search_info.siblings(run, table)
     # Candidate 5 is the other child of 4; 7 repeats the winner (its child); 8 and 9 have no score.
     assert [(row["generation"], row["number"], row["parent"], row["value"]) for row in others.rows] == [
@@ -127,3 +128,10 @@ def test_directions_are_those_of_the_proxies():
     assert {p.name: not p.higher_is_better for p in get_proxies(proxy_names())} == {
         name: low_is_good(name) for name in proxy_names()
     }
+
+
+def test_a_long_list_of_changes_is_cut_on_the_page_and_whole_in_the_file():
+    from recnas.report.search_info import _in_short
+
+    assert _in_short(["a", "b", "c", "d"]) == "a; b; c; d"
+    assert _in_short(["a", "b", "c", "d", "e", "f"]) == "a; b; c; d; and 2 more"
