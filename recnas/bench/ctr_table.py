@@ -24,8 +24,18 @@ from recnas.run import write_atomic
 _FACTS = b"recnas"
 
 
-def write_table(path: Path, events: list[dict[str, Any]], space: str, fingerprint: str) -> pa.Table:
-    """Write trained (architecture, seed) events, sorted, so that the file does not depend on their order."""
+def write_table(
+    path: Path,
+    events: list[dict[str, Any]],
+    space: str,
+    fingerprint: str,
+    settings: dict[str, Any] | None = None,
+) -> pa.Table:
+    """Write trained (architecture, seed) events, sorted, so that the file does not depend on their order.
+
+    Args:
+        settings: what every architecture was put through; a table that has them can be continued.
+    """
     rows = []
     for event in sorted(events, key=lambda event: (event["index"], event["seed"])):
         row = {
@@ -35,10 +45,42 @@ def write_table(path: Path, events: list[dict[str, Any]], space: str, fingerprin
         for split in ("valid", "test"):
             row |= {f"{split}_{metric}": event[split][metric] for metric in ("logloss", "auc")}
         rows.append(row)
-    facts = json.dumps({"space": space, "data": fingerprint}).encode()
+    facts = json.dumps({"space": space, "data": fingerprint, "settings": settings}).encode()
     table = pa.Table.from_pylist(rows).replace_schema_metadata({_FACTS: facts})
     write_atomic(path, lambda file: pq.write_table(table, file, compression="zstd"))
     return table
+
+
+def read_events(path: Path | str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What `write_table` was given: facts (space, data, settings) and events."""
+    table, facts = _read(Path(path))
+    events = []
+    for row in table.to_pylist():
+        event = {name: value for name, value in row.items() if not name.startswith(("valid_", "test_"))}
+        event |= {"event": "trained", "arch": json.loads(row["arch"])}
+        for split in ("valid", "test"):
+            event[split] = {metric: row[f"{split}_{metric}"] for metric in ("logloss", "auc")}
+        events.append(event)
+    return facts, events
+
+
+def _read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+    if path.is_dir():
+        path = path / "table.parquet"
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise DataError(
+            f"there is no table at {path}.", "Make one: recnas bench build --data DIR --archs N --out RUN"
+        ) from None
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{path} is not a Parquet table ({error}).") from None
+    facts = (table.schema.metadata or {}).get(_FACTS)
+    if facts is None:
+        raise DataError(
+            f"{path} is not a table of trained architectures: it was not written by recnas bench build."
+        )
+    return table, json.loads(facts)
 
 
 @dataclass(frozen=True)
@@ -56,26 +98,10 @@ class CtrTable:
 
     @classmethod
     def read(cls, path: Path | str) -> CtrTable:
-        path = Path(path)
-        if path.is_dir():
-            path = path / "table.parquet"
-        try:
-            table = pq.read_table(path)
-        except FileNotFoundError:
-            raise DataError(
-                f"there is no table at {path}.", "Make one: recnas bench build --data DIR --archs N --out RUN"
-            ) from None
-        except pa.ArrowInvalid as error:
-            raise DataError(f"{path} is not a Parquet table ({error}).") from None
-        facts = (table.schema.metadata or {}).get(_FACTS)
-        if facts is None:
-            raise DataError(
-                f"{path} is not a table of trained architectures: it was not written by recnas bench build."
-            )
+        table, known = _read(Path(path))
         by_key: dict[str, list[dict[str, Any]]] = {}
         for row in table.to_pylist():
             by_key.setdefault(row["key"], []).append(row)
-        known = json.loads(facts)
         return cls(
             space=known["space"],
             data=known["data"],

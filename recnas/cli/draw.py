@@ -4,6 +4,7 @@
   recnas draw runs/first:1 runs/first:best -o change.svg      # candidate 1 and the winner
   recnas draw my_arch.json -o my_arch.svg
   recnas draw 341311 -o cell.svg                              # a NAS-Bench-201 cell
+  recnas draw "Genotype(normal=[...], ...)" -o cells.svg      # both cells of a DARTS architecture
 
 Dense path above, sparse path below, interactions as bridges between them; what the logit does not depend on is
 grey. No other program is needed; any browser shows the file.
@@ -19,7 +20,7 @@ from recnas.cli.options import add_json, print_json
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "arch", metavar="ARCH", help="ARCH.json, RUN:best, RUN:NUMBER or a NAS-Bench-201 cell"
+        "arch", metavar="ARCH", help="ARCH.json, RUN:best, RUN:NUMBER, a NAS-Bench-201 cell or a DARTS genotype"
     )
     parser.add_argument(
         "second", metavar="SECOND", nargs="?", help="another one, to be compared with the first"

@@ -2,10 +2,11 @@
 
     CIFAR-10    data_batch_1.bin ... 5, test_batch.bin: per image 1 byte label, 3,072 bytes (red, green, blue planes)
     CIFAR-100   train.bin, test.bin: 1 byte coarse label, 1 byte fine label, 3,072 bytes
+                either also as pickles, the same names without .bin: {"data": uint8 [N, 3072], "labels" or "fine_labels"}
     ImageNet16  train_data_batch_1 ... 10, val_data: pickled {"data": uint8 [N, 768], "labels": 1 ... 1000}
     idx         train-images-idx3-ubyte and the like, plain or .gz: big-endian header, then bytes
 
-ImageNet16 exists only as pickles. They are read by an unpickler that knows numpy arrays and plain
+ImageNet16 exists only as pickles, CIFAR in both forms. Pickles are read by an unpickler that knows numpy arrays and plain
 containers and refuses everything else, so a file cannot run code.
 """
 
@@ -110,12 +111,20 @@ def _joined(parts: list[Read]) -> Read:
 
 
 def _cifar10(folder: Path, split: str) -> Read:
-    names = [f"data_batch_{n}.bin" for n in range(1, 6)] if split == "train" else ["test_batch.bin"]
-    return _joined([_cifar(folder / name, 1) for name in names])
+    names = [f"data_batch_{n}" for n in range(1, 6)] if split == "train" else ["test_batch"]
+    return _joined([_either_cifar(folder, name, 1, "labels") for name in names])
 
 
 def _cifar100(folder: Path, split: str) -> Read:
-    return _cifar(folder / f"{split}.bin", 2)
+    return _either_cifar(folder, split, 2, "fine_labels")
+
+
+def _either_cifar(folder: Path, name: str, label_bytes: int, labels: str) -> Read:
+    """The binary file if it is there, else the pickle of the same name."""
+    binary, pickled = folder / f"{name}.bin", folder / name
+    if binary.exists() or not pickled.is_file():
+        return _cifar(binary, label_bytes)
+    return _pickled(pickled, 32, labels, "a CIFAR")
 
 
 def _idx(folder: Path, split: str) -> Read:
@@ -149,19 +158,27 @@ def _imagenet16(folder: Path, split: str) -> Read:
 
 
 def _imagenet16_file(path: Path) -> Read:
+    return _pickled(path, 16, "labels", "an ImageNet16")
+
+
+def _pickled(path: Path, side: int, name: str, kind: str) -> Read:
+    """A pickled batch: planes of bytes under "data", labels under `name`."""
     with open(path, "rb") as file:
         found = load_arrays(file, path)
-    data, labels = (found.get("data"), found.get("labels")) if isinstance(found, dict) else (None, None)
+    data, labels = (found.get("data"), found.get(name)) if isinstance(found, dict) else (None, None)
+    width = 3 * side * side
     if (
         not isinstance(data, np.ndarray)
         or data.dtype != np.uint8
-        or data.shape[1:] != (768,)
-        or labels is None
+        or data.shape[1:] != (width,)
+        or not isinstance(labels, (list, np.ndarray))
+        or len(labels) != len(data)
     ):
         raise DataError(
-            f"{path} is not an ImageNet16 batch: it has no data of 768 bytes per image with labels."
+            f"{path} is not {kind} batch: it has no data of {width:,} bytes per image with as many {name}.",
+            "Check that it belongs to this data set and unpack it again.",
         )
-    return _planes(data, 16), np.asarray(labels, np.int64)
+    return _planes(data, side), np.asarray(labels, np.int64)
 
 
 _PARTS: dict[tuple[str, str], Any] = {
@@ -204,7 +221,7 @@ def _grey(mean: float, std: float) -> dict[str, Any]:
     return {"mean": (mean * 255,) * 3, "std": (std * 255,) * 3, "pad": 2}
 
 
-_CIFAR = "Take the binary version from https://www.cs.toronto.edu/~kriz/cifar.html and unpack it."
+_CIFAR = "Take the binary or the Python version from https://www.cs.toronto.edu/~kriz/cifar.html and unpack it."
 _ALL = (
     Known("cifar10", _CIFAR, _cifar10, 10, (125.3, 123.0, 113.9), (63.0, 62.1, 66.7)),
     Known("cifar100", _CIFAR, _cifar100, 100, (129.3, 124.1, 112.4), (68.2, 65.4, 70.4)),

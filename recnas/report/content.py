@@ -77,7 +77,9 @@ def make_report(paths: Sequence[Path | str], files: str = "report_files") -> Rep
         Section(
             "winner",
             "The winner",
-            "Dense path above, sparse path below; bridges are interactions, grey is not in use, tall is wide.",
+            ""
+            if runs and all(run.on_table for run in runs)
+            else "Dense path above, sparse path below; bridges are interactions, grey is not in use, tall is wide.",
             _winners(runs),
         ),
         _search(runs, unseen),

@@ -5,6 +5,7 @@ An architecture may be named as
     RUN:best        the winner of a search (so far), or the architecture of a training
     RUN:12          candidate 12 of a search
     |...|+|...|     a NAS-Bench-201 cell as papers write it, six digits (341311), or a file that holds either
+    Genotype(...)   a DARTS architecture; `recnas.report.vision_kinds` lists this and further vision spaces
 
 To draw another kind of architecture: add a `Kind` to `KINDS`.
 """
@@ -16,10 +17,12 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from recnas.errors import RunError, SpaceError
+from recnas.report import vision_kinds
 from recnas.report.arch_svg import draw_nasrec
 from recnas.report.cell_svg import draw_cells
 from recnas.report.runs import read_run
@@ -62,6 +65,16 @@ KINDS = (
         draw_cells,
         lambda cell: Nb201Space().to_dict(cell),
     ),
+    *(
+        Kind(
+            space,
+            partial(vision_kinds.fits, space),
+            partial(vision_kinds.read, space),
+            partial(vision_kinds.draw, space),
+            partial(vision_kinds.describe, space),
+        )
+        for space in vision_kinds.SPACES
+    ),
     Kind(
         "nasrec",
         lambda text, value: isinstance(value, dict),
@@ -83,6 +96,8 @@ def find_arch(name: str) -> Drawable:
     """The architecture a user means by `name`; see the module's docstring."""
     if _CELL.fullmatch(name) or (_DIGITS.fullmatch(name) and not Path(name).exists()):
         return parse(name, name)
+    if vision_kinds.is_text(name):
+        return parse(name, f"{name[:24]}…" if len(name) > 25 else name)
     if ":" in name and not Path(name).exists():
         return _of_run(name)
     path = Path(name)

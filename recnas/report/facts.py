@@ -26,7 +26,9 @@ def phases(runs: Sequence[Run]) -> Table:
     rows: list[Row] = []
     for run in runs:
         for name in (
-            [*PHASES, *(n for n in run.phases if n not in PHASES)] if run.kind == "search" else run.phases
+            [*PHASES, *(n for n in run.phases if n not in PHASES)]
+            if run.kind == "search" and not run.on_table
+            else run.phases
         ):
             event = run.phases.get(name, {})
             rows.append({"run": run.label, "phase": _PHASE_NAMES.get(name, name), "seconds": event.get("seconds"),
@@ -88,7 +90,7 @@ def _seeds(run: Run) -> str | None:
     if run.board:
         return ", ".join(map(str, run.board.get("seeds", [])))
     final = run.config.get("final")
-    if final:
+    if final and not run.on_table:
         return f"{final.get('seeds')} per candidate, {final.get('retrain_seeds')} for the winner"
     seeds = (run.result or {}).get("seeds")
     return ", ".join(map(str, seeds)) if isinstance(seeds, list) else None
@@ -129,7 +131,7 @@ def commands(run: Run, config_file: str) -> list[str]:
         if run.finished:
             found += [
                 f"recnas draw {path}:best -o best.svg",
-                f"recnas compare --data {data} --models dcnv2 deepfm {path}:best --seeds 5 --out runs/compare",
+                *([] if run.on_table else [f"recnas compare --data {data} --models dcnv2 deepfm {path}:best --seeds 5 --out runs/compare"]),
             ]
         return found
     if run.kind == "compare" and run.board:
@@ -178,6 +180,11 @@ def not_done(runs: Sequence[Run]) -> list[str]:
             found.append(
                 f"{label}the run did not reach its end; every figure is of what was done until then."
             )
+        if run.on_table:
+            found.append(f"{label}nothing was trained here: accuracies are those of the benchmark's authors.")
+            if run.finished:
+                found.append(f"{label}test was read once, by the winner.")
+            continue
         if final.get("retrain_seeds", 1) == 1:
             found.append(
                 f"{label}the winner was trained with one seed; how much another seed would differ was not measured."
@@ -206,7 +213,7 @@ def not_done(runs: Sequence[Run]) -> list[str]:
         found.append(
             "No random search of the same budget was given; the grey line is what the random first candidates let one expect."
         )
-    if searches and not compares:
+    if searches and not compares and not all(run.on_table for run in searches):
         found.append("No hand-crafted model was trained on the same rows.")
     for run in compares:
         board = run.board or {}
@@ -219,6 +226,6 @@ def not_done(runs: Sequence[Run]) -> list[str]:
                 f"{run.label}: {name} {'failed' if word == 'failed' else 'was left out'}: {why}"
                 for name, why in (board.get(word) or {}).items()
             ]
-    if any((run.config.get("limits") or {}).get("latency_ms_1") is None for run in searches):
+    if any((run.config.get("limits") or {}).get("latency_ms_1") is None for run in searches if not run.on_table):
         found.append("Latency was no objective and no limit of the search." if searches else "")
     return [line for line in dict.fromkeys(found) if line]

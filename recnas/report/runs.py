@@ -53,6 +53,11 @@ class Run:
         )
 
     @property
+    def on_table(self) -> bool:
+        """Whether a table answered for trainings: there is no warm-up, and accuracy takes the place of log loss."""
+        return self.kind == "search" and "query" in self.config
+
+    @property
     def method(self) -> str:
         return str((self.config.get("search") or {}).get("method", ""))
 

@@ -196,7 +196,7 @@ def family(run: Run) -> Table:
         rows.append(
             {"generation": step, "number": candidate["index"] + 1, "key": candidate["key"], "origin": candidate.get("origin"),
              "changes": candidate.get("changes"), "value": value, "gain": gain,
-             "what": _in_short(changes) if before else "drawn at random", "every_change": "; ".join(changes)}
+             "what": _in_short(changes) if before else "chosen from a pool by training-free figures" if run.method in ("hnas", "top") else "drawn at random", "every_change": "; ".join(changes)}
         )  # fmt: skip
         before = candidate
     better = "lower" if run.goal and run.goal[1] == "min" else "higher"

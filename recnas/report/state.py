@@ -31,9 +31,10 @@ def state_of(path: Path | str) -> dict[str, Any]:
     return {
         "run": str(path),
         "kind": manifest["kind"],
+        "order": _order(config),
         "finished": result.exists(),
         "phases": done,
-        "now": next((name for name in _ORDER if name not in done), None)
+        "now": next((name for name in _order(config) if name not in done), None)
         if manifest["kind"] == "search"
         else None,
         "candidates": {
@@ -50,11 +51,16 @@ def state_of(path: Path | str) -> dict[str, Any]:
     }
 
 
+def _order(config: dict[str, Any]) -> tuple[str, ...]:
+    """The phases of a search; one on a table has nothing to train."""
+    return ("search",) if "query" in config else _ORDER
+
+
 def describe(state: dict[str, Any]) -> str:
     lines = [
         f"{state['run']}: {state['kind']}, {'finished' if state['finished'] else 'running or interrupted'}"
     ]
-    for name in _ORDER if state["kind"] == "search" else ():
+    for name in state["order"] if state["kind"] == "search" else ():
         if name in state["phases"]:
             lines.append(f"  {_NAMES[name]:<19} done in {duration(state['phases'][name])}")
         elif name == state["now"]:
@@ -69,6 +75,9 @@ def describe(state: dict[str, Any]) -> str:
         lines.append(
             f"  best validation log loss of a trained candidate: {state['trained']['best_valid_logloss']:.5f}"
         )
+    if state["result"] is not None and "test_accuracy" in state["result"]:
+        figures = ", ".join(f"{name} {value:.2f}" for name, value in state["result"]["test_accuracy"].items() if value is not None)
+        lines.append(f"  test accuracy of the winner in percent: {figures}")
     if state["result"] is not None and "test" in state["result"]:
         lines.append(f"  test log loss of the winner: {state['result']['test']['logloss']:.5f}")
     return "\n".join(lines)

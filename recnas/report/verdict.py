@@ -32,9 +32,11 @@ def verdict(
         return Verdict(_compared(board, compared), (*_of_the_board(board), *more))
     done = [run for run in searches if run.finished]
     if len(done) > 1:
+        if any(run.on_table for run in done):
+            return Verdict(_several_on_tables(done), (*map(_single, done), *more))
         return Verdict(_several(done), (*map(_single, done), *more))
     if done:
-        return Verdict(_single(done[0]), (*more, _not_compared(done[0])))
+        return Verdict(_single(done[0]), (*more, *([] if done[0].on_table else [_not_compared(done[0])])))
     if searches:
         lines = [line for run in searches if (line := _unfinished(run))]
         return Verdict(lines[0], tuple(lines[1:]))
@@ -93,6 +95,9 @@ def _single(run: Run) -> str:
     """One finished search."""
     result = run.result or {}
     test, best = result.get("test") or {}, result.get("best") or {}
+    if "test_accuracy" in result:
+        figures = ", ".join(f"{name} {value:.2f} %" for name, value in result["test_accuracy"].items() if value is not None)
+        return f"The winner of {run.label} has test accuracy {figures} in its table, found with {result['budgets']['scored']} queries."
     losses = [event["test"]["logloss"] for event in run.best_events if "test" in event]
     interval = mean_interval(losses)
     if interval:
@@ -138,6 +143,19 @@ def _several(runs: Sequence[Run]) -> str:
         f"The winners of {len(losses)} searches reach test log loss {fmean(losses.values()):.5f} on average "
         f"(95 % interval {interval[0]:.5f} to {interval[1]:.5f}); the lowest is {losses[low]:.5f} ({low})."
     )
+
+
+def _several_on_tables(runs: Sequence[Run]) -> str:
+    """Accuracies on the first data set of the table, by method."""
+    by_method: dict[str, list[float]] = {}
+    data = next(iter((runs[0].result or {})["test_accuracy"]))
+    for run in runs:
+        value = ((run.result or {}).get("test_accuracy") or {}).get(data)
+        if value is not None:
+            by_method.setdefault(f"{run.method}, {(run.result or {})['budgets']['scored']} queries", []).append(value)
+    order = sorted(by_method, key=lambda name: -fmean(by_method[name]))
+    parts = [f"{fmean(by_method[name]):.2f} % ({name}, {len(by_method[name])} search{'es' * (len(by_method[name]) > 1)})" for name in order]
+    return f"Mean test accuracy on {data} of what the searches chose: {'; '.join(parts)}."
 
 
 def _gap_spread(one: Sequence[float], other: Sequence[float]) -> str:

@@ -12,7 +12,7 @@ searchers can be checked here against ground truth.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from numpy.random import Generator
@@ -71,6 +71,10 @@ class Nb201Space(Space[Nb201Arch]):
     def key(self, arch: Nb201Arch) -> str:
         return key(arch)
 
+    def decisions(self) -> Nb201Decisions:
+        """A cell as six independent choices; see `recnas.search.decisions`."""
+        return Nb201Decisions()
+
     def to_dict(self, arch: Nb201Arch) -> dict[str, Any]:
         return {"space": NAME, "arch": arch.text}
 
@@ -85,6 +89,18 @@ class Nb201Space(Space[Nb201Arch]):
                 f'write {{"space": "{NAME}", "arch": "|nor_conv_3x3~0|+|..."}}',
             )
         return Nb201Arch.from_text(data["arch"])
+
+
+class Nb201Decisions:
+    """One choice of five operations for each of the six edges, in the order of `EDGES`."""
+
+    sizes = (len(OPS),) * len(EDGES)
+
+    def choices(self, arch: Nb201Arch) -> tuple[int, ...]:
+        return tuple(OPS.index(op) for op in arch.ops)
+
+    def arch(self, choices: Sequence[int]) -> Nb201Arch:
+        return Nb201Arch(tuple(OPS[choice] for choice in choices))
 
 
 def _one_edge_away(arch: Nb201Arch) -> Iterator[Nb201Arch]:

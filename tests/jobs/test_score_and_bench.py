@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from recnas.cli.main import main
-from recnas.errors import DataError, SpaceError
+from recnas.errors import DataError, RunError, SpaceError
 from recnas.jobs.bench_build import BenchSettings, bench_build
 from recnas.jobs.score import draw_archs, score_archs
 from recnas.jobs.scoring import ScoreSettings
@@ -101,6 +102,20 @@ def test_a_table_continues_and_does_not_depend_on_workers(criteo_data, bench: Pa
     bench_build(criteo_data, tmp_path / "other", 2, 1, settings, workers=2)
     assert bench_build(criteo_data, tmp_path / "other", 5, 1, settings, workers=1)["trained"] == 3
     assert CtrTable.read(tmp_path / "other").valid == table.valid
+
+
+def test_a_table_is_continued_from_its_file_alone(criteo_data, bench: Path, tmp_path: Path):
+    settings = BenchSettings(space=SPACE, rows=1500, eval_rows=500)
+    kept = tmp_path / "kept.parquet"
+    kept.write_bytes((bench / "table.parquet").read_bytes())
+    assert bench_build(criteo_data, tmp_path / "more", 6, 1, settings, start=kept)["trained"] == 1
+    whole = bench_build(criteo_data, tmp_path / "whole", 6, 1, settings)
+    columns = ["index", "key", "seed", "arch", "valid_logloss", "test_auc", "train_loss"]
+    assert pq.read_table(tmp_path / "more" / "table.parquet", columns=columns).equals(
+        pq.read_table(whole["table"], columns=columns)
+    )
+    with pytest.raises(RunError, match="made with other settings"):
+        bench_build(criteo_data, tmp_path / "no", 6, 1, settings.model_copy(update={"rows": 1400}), start=kept)
 
 
 def test_correlate_and_regret(bench: Path, warm: Path, tmp_path: Path, capsys):
