@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from torch import nn
 
     from recnas.jobs.search_settings import SearchConfig
+    from recnas.jobs.search_table import TableSearchConfig
     from recnas.space.nasrec_arch import NasrecArch
 
 
 def search(
-    config: str | Path | SearchConfig, out: str | Path, *overrides: str, workers: int | None = None, quiet: bool = True
+    config: str | Path | SearchConfig | TableSearchConfig, out: str | Path, *overrides: str, workers: int | None = None, quiet: bool = True
 ) -> Run:
     """Run a search, or continue one; see `recnas search --help`.
 
@@ -33,14 +34,12 @@ def search(
         overrides: "key=value" strings, for a file or a shipped config.
     """
     from recnas.cli.shipped import config_path
-    from recnas.config import load_settings
-    from recnas.jobs.search import search as job
-    from recnas.jobs.search_settings import SearchConfig
+    from recnas.config import Settings
+    from recnas.jobs.search_kinds import load_search, run_search
     from recnas.progress import Progress
 
-    if not isinstance(config, SearchConfig):
-        config = load_settings(SearchConfig, config_path(str(config)), overrides)
-    job(config, out, workers, Progress(quiet=quiet))
+    settings = config if isinstance(config, Settings) else load_search(config_path(str(config)), overrides)
+    run_search(settings, out, workers, Progress(quiet=quiet))
     return open_run(out)
 
 

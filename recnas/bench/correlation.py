@@ -95,6 +95,11 @@ def _spearman(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.clip((a @ b) / np.sqrt((a @ a) * (b @ b)), -1, 1))
 
 
+def centred_ranks(values: np.ndarray) -> np.ndarray:
+    """Mean ranks of any values, less their mean; infinity is a value like others, shared by all that have it."""
+    return _centred_ranks(_dense(values))
+
+
 def _centred_ranks(x: np.ndarray) -> np.ndarray:
     counts = np.bincount(x)
     return (np.cumsum(counts) - (counts + len(x)) / 2)[x]

@@ -41,7 +41,7 @@ EPOCHS = (12, 200)
 _ALIASES = {"imagenet16-120": "imagenet16", "cifar10-valid": "cifar10"}
 _SOURCE = (
     "The accuracies come from NAS-Bench-201 / NATS-Bench (https://github.com/D-X-Y/NATS-Bench); "
-    f"set {FOLDER} to the folder that has {FILE}, or give --table PATH."
+    f"set {FOLDER} to the folder that has {FILE}, or give --table PATH (with a config: table=PATH)."
 )
 
 Split = Literal["valid", "test"]

@@ -2,7 +2,10 @@
 
   recnas bench build --data data/synthetic --archs 200 --seeds 1 --out runs/table      # hours; resumable
   recnas bench build --data data/synthetic --archs 200 --out runs/table rows=400000 train.lr=0.1
+  recnas bench build --data data/synthetic --archs 300 --from table.parquet --out runs/more  # train only what is new
   recnas bench regret runs/table --methods evolution local random --candidates 60      # seconds
+  recnas bench import nasbench201 --from NATS-tss-v1_0-3ffb9-simple --out nb201.parquet   # or nasbench101, nasbench301
+  recnas bench pack runs/c4 runs/c16 --out scores.parquet                              # runs of recnas correlate CONFIG
 """
 
 from __future__ import annotations
@@ -10,26 +13,58 @@ from __future__ import annotations
 import argparse
 import os
 
-from recnas.cli.options import add_json, print_json, table
+from recnas.cli.options import add_engine, add_json, engine_choice, print_json, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("build", "regret"), help="train a table, or run searchers on one")
-    parser.add_argument("items", nargs="*", metavar="TABLE | key=value", help="regret: the table; build: settings such as rows=400000")
+    parser.add_argument("action", choices=("build", "regret", "import", "pack"), help="train a table, run searchers on one, import a published one, or join scores of cells")
+    parser.add_argument("items", nargs="*", metavar="TABLE | key=value", help="regret: the table; build: settings such as rows=400000; import: the benchmark; pack: runs")
     parser.add_argument("--data", metavar="DIR", help="build: a prepared data set")
     parser.add_argument("--space", default="nasrec-small", help="build: the search space (default: nasrec-small)")
     parser.add_argument("--archs", type=int, default=200, metavar="N", help="build: how many architectures (default: 200)")
     parser.add_argument("--seeds", type=int, metavar="K", help="build: trainings of each (default 1); regret: searches (default 200)")
-    parser.add_argument("--out", metavar="RUN", help="build: run directory")
+    parser.add_argument("--out", metavar="RUN | FILE", help="build: run directory; import, pack: the Parquet file to write")
+    parser.add_argument("--from", dest="source", metavar="FILE", help="import: what the authors publish, or a .parquet or .csv; build: a table to continue")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="build: processes of one thread (default: all cores)")
     parser.add_argument("--methods", nargs="+", default=["evolution", "local", "random"], metavar="NAME", help="regret: searchers")
     parser.add_argument("--candidates", type=int, metavar="N", help="regret: evaluations of a search (default: half the table)")
+    add_engine(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    return _build(args) if args.action == "build" else _regret(args)
+    actions = {"build": _build, "regret": _regret, "import": _import, "pack": _pack}
+    return actions[args.action](args)
+
+
+def _import(args: argparse.Namespace) -> int:
+    from recnas.bench.import_tables import import_table
+    from recnas.errors import ConfigError
+
+    if len(args.items) != 1 or not args.source or not args.out:
+        raise ConfigError("a benchmark, --from and --out are needed.", "recnas bench import nasbench201 --from FILE --out nb201.parquet")
+    found = import_table(args.items[0], args.source, args.out)
+    if args.json:
+        print_json(found)
+    else:
+        print(f"{found['out']}: {found['rows']:,} cells, {len(found['columns'])} columns, {found['bytes'] / 1e6:.1f} MB")
+    return 0
+
+
+def _pack(args: argparse.Namespace) -> int:
+    from recnas.errors import ConfigError
+    from recnas.jobs.cell_scores import pack_scores
+
+    if not args.items or not args.out:
+        raise ConfigError("runs and --out are needed.", "recnas bench pack runs/c4 runs/c16 --out scores.parquet")
+    scores = pack_scores(args.items)
+    scores.write(args.out)
+    if args.json:
+        print_json({"out": args.out, "rows": len(scores), "columns": list(scores.columns)})
+    else:
+        print(f"{args.out}: {len(scores):,} networks, {', '.join(scores.columns)}")
+    return 0
 
 
 def _build(args: argparse.Namespace) -> int:
@@ -47,7 +82,7 @@ def _build(args: argparse.Namespace) -> int:
     faults = apply_overrides(values, args.items)
     settings = check_settings(BenchSettings, values, "the settings of the table", faults)
     found = bench_build(
-        PreparedData.open(args.data), args.out, args.archs, args.seeds or 1, settings, args.workers, Progress(quiet=args.quiet)
+        PreparedData.open(args.data), args.out, args.archs, args.seeds or 1, settings, args.workers, Progress(quiet=args.quiet), engine_choice(args), args.source
     )
     if args.json:
         print_json(found)

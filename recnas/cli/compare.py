@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from recnas.cli.options import add_json, print_json, table
+from recnas.cli.options import add_engine, add_json, engine_choice, print_json, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="processes of one thread (default: all cores); changes no figure but speeds",
     )
     parser.add_argument("--keep", action="store_true", help="keep the weights of every final training")
+    add_engine(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_json(parser)
 
@@ -77,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
         workers=args.workers or default_workers(),
         keep=args.keep,
         progress=Progress(quiet=args.quiet),
+        engine=engine_choice(args),
     )
     if args.json:
         print_json(board)

@@ -2,6 +2,7 @@
 
   recnas bench build --data data/synthetic --archs 100 --out runs/table
   recnas correlate runs/warm-0 runs/warm-1 runs/warm-10 --table runs/table --proxies sigeo,zico,naswot,params
+  recnas correlate nasbench201/correlate --out runs/nb201 cells=200        # cells, by a config; correlation.json
 
 +1 is a perfect ranking. Intervals are 95 % bootstrap percentiles over architectures.
 """
@@ -10,18 +11,20 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_json, print_json, table
+from recnas.cli.options import add_engine, add_json, engine_choice, print_json, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="warm-up runs on the data of the table")
-    parser.add_argument("--table", required=True, metavar="TABLE", help="a run of recnas bench build, or its table.parquet")
+    parser.add_argument("runs", nargs="+", metavar="RUN | CONFIG key=value", help="warm-up runs on the data of the table, or a config")
+    parser.add_argument("--out", metavar="RUN", help="with a config: run directory")
+    parser.add_argument("--table", metavar="TABLE", help="a run of recnas bench build, or its table.parquet")
     parser.add_argument("--proxies", default="sigeo,zico,params,flops", metavar="a,b,c")
     parser.add_argument("--archs", type=int, metavar="N", help="only the first N architectures of the table")
     parser.add_argument("--shared-rows", type=int, default=0, metavar="N", help="also rank by the shared weights' log loss on N validation rows")
     parser.add_argument("--batches", type=int, default=4, metavar="K", help="scoring batches (default: 4)")
     parser.add_argument("--batch-size", type=int, default=512, metavar="N", help="rows of each (default: 512)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes of one thread")
+    add_engine(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_json(parser)
 
@@ -29,14 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from recnas.bench.ctr_table import CtrTable
     from recnas.config import check_settings
+    from recnas.errors import ConfigError
     from recnas.jobs.correlate import correlate
     from recnas.jobs.scoring import ScoreSettings
     from recnas.progress import Progress
 
+    if is_config(args.runs[0]):
+        return _cells(args)
+    if not args.table:
+        raise ConfigError("--table is needed.", "recnas correlate RUN --table TABLE; for cells: recnas correlate CONFIG --out RUN")
     values = {"proxies": [name.strip() for name in args.proxies.split(",")], "batches": args.batches, "batch_size": args.batch_size}
     settings = check_settings(ScoreSettings, values, "the scoring settings")
     truth = CtrTable.read(args.table)
-    rows = correlate(args.runs, truth, settings, args.archs, args.workers, args.shared_rows, Progress(quiet=args.quiet))
+    rows = correlate(args.runs, truth, settings, args.archs, args.workers, args.shared_rows, Progress(quiet=args.quiet), engine_choice(args))
     if args.json:
         print_json({"table": str(args.table), "rows": rows})
         return 0
@@ -45,6 +53,46 @@ def run(args: argparse.Namespace) -> int:
         figures = [_figure(row[name], row[f"{name}_interval"]) for name in ("spearman", "kendall")]
         shown.append([row["proxy"], "" if row["share"] is None else f"{row['share']:.1%}", str(row["n"]), *figures])
     print(table(shown, ["proxy", "warm-up", "archs", "Spearman", "Kendall"]))
+    return 0
+
+
+def is_config(name: str) -> bool:
+    """Whether the first argument is a config rather than a warm-up run."""
+    from pathlib import Path
+
+    from recnas.resources import resource_dir
+
+    if Path(name).is_dir():
+        return False
+    return Path(name).suffix in (".yaml", ".yml") or (resource_dir("configs") / f"{name}.yaml").is_file()
+
+
+def _cells(args: argparse.Namespace) -> int:
+    from recnas.cli.shipped import config_path
+    from recnas.config import apply_overrides, read_yaml
+    from recnas.errors import ConfigError
+    from recnas.jobs.cell_scores import correlate_config, load_config
+    from recnas.progress import Progress
+
+    if not args.out:
+        raise ConfigError("--out is needed.", f"recnas correlate {args.runs[0]} --out RUN")
+    path = config_path(args.runs[0])
+    data = read_yaml(path)
+    faults = apply_overrides(data, args.runs[1:])
+    if args.table:
+        data["table"] = args.table
+    config = load_config(data, faults, str(path))
+    rows = correlate_config(config, args.out, args.workers, Progress(quiet=args.quiet))
+    if args.json:
+        print_json({"table": config.table, "rows": rows})
+        return 0
+    shown = []
+    for row in rows:
+        figures = [_figure(row[name], row[f"{name}_interval"]) for name in ("spearman", "kendall")]
+        held = row.get("held_out")
+        shown.append([row["proxy"], row["dataset"], str(row["n"]), *figures, "" if held is None else f"{held:+.3f}"])
+    print(table(shown, ["proxy", "data", "cells", "Spearman", "Kendall", "held out"]))
+    print(f"{args.out}/correlation.json: {len(rows)} rows")
     return 0
 
 

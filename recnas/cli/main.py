@@ -29,6 +29,7 @@ COMMANDS = {
     "export": "write a trained model for serving: pt2 or ONNX, vocabularies, an example",
     "predict": "score a raw file with a trained model",
     "forecast": "say what a search would need here, in memory and minutes",
+    "plan": "plan how tables would be shared out over GPUs, without having them",
     "bench": "train a table of architectures, and run searchers on it",
     "correlate": "say how well proxies rank a table of trained architectures",
     "watch": "follow a run",

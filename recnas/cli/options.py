@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recnas.engines.base import EngineChoice
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -25,6 +28,28 @@ def count(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a count; write it like 200000, 200k or 1M")
     value = float(match[1].replace("_", "")) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[match[2]]
     return int(value)
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--engine",
+        choices=("auto", "local", "pool", "ray"),
+        default="auto",
+        help="who does the work: this process, processes, or Ray (default: processes if --workers is over 1); "
+        "never changes the result",
+    )
+    parser.add_argument(
+        "--ray-address",
+        metavar="HOST:PORT",
+        help="with --engine ray: a running cluster, or auto on one of its machines (default: this machine alone)",
+    )
+
+
+def engine_choice(args: argparse.Namespace) -> EngineChoice:
+    """The engine a command was asked for; every job checks it before it does anything else."""
+    from recnas.engines.base import EngineChoice
+
+    return EngineChoice(args.engine, args.ray_address)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

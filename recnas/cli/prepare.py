@@ -81,6 +81,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=int, metavar="N", help="(default: all cores); the result does not depend on it"
     )
+    parser.add_argument(
+        "--engine",
+        choices=["local", "spark"],
+        default="local",
+        help="who does the work; the result is the same (default: local)",
+    )
+    parser.add_argument(
+        "--spark-master",
+        metavar="URL",
+        help="with --engine spark: local[4], spark://HOST:7077, yarn, ... (default: this machine)",
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_json(parser)
 
@@ -105,7 +116,15 @@ def run(args: argparse.Namespace) -> int:
     )
     progress = Progress(quiet=args.quiet)
     data = prepare(
-        args.recipe, args.raw, args.out, options, memory=args.memory, threads=args.threads, progress=progress
+        args.recipe,
+        args.raw,
+        args.out,
+        options,
+        memory=args.memory,
+        threads=args.threads,
+        progress=progress,
+        engine=args.engine,
+        spark_master=args.spark_master,
     )
     summary = data.summary()
     if args.json:

@@ -13,7 +13,7 @@ import argparse
 import json
 import os
 
-from recnas.cli.options import table
+from recnas.cli.options import add_engine, engine_choice, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="processes of one thread (default: all cores)",
     )
+    add_engine(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", action="store_true", help="print one JSON line per architecture")
 
@@ -61,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
     settings = check_settings(ScoreSettings, values, "the scoring settings", faults)
     archs = args.random if args.archs is None else read_archs(args.archs)
     rows = []
-    for result in score_archs(args.run, archs, settings, args.workers, Progress(quiet=args.quiet)):
+    engine = engine_choice(args)
+    for result in score_archs(args.run, archs, settings, args.workers, Progress(quiet=args.quiet), engine):
         if args.json:
             print(json.dumps(result, allow_nan=False), flush=True)
         else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_json, print_json
+from recnas.cli.options import add_engine, add_json, engine_choice, print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,16 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="processes of one thread (default: all cores); never changes the result",
     )
+    add_engine(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
-    from recnas.config import load_settings
     from recnas.errors import ConfigError
-    from recnas.jobs.search import search
-    from recnas.jobs.search_settings import SearchConfig
+    from recnas.jobs.search_kinds import kept_search, load_search, run_search
     from recnas.jobs.verdict import verdict
     from recnas.progress import Progress
     from recnas.run import RunDir
@@ -56,18 +55,19 @@ def run(args: argparse.Namespace) -> int:
         out = args.resume
         kept = RunDir.open(out)
         kept.check("search")
-        config = SearchConfig.model_validate(kept.manifest()["config"])
+        config = kept_search(kept.manifest()["config"])
     else:
         if not args.config or not args.out:
             raise ConfigError(
                 "a config and --out are needed.", "recnas search synthetic/laptop --out runs/first"
             )
         out = args.out
-        config = load_settings(SearchConfig, config_path(args.config), args.overrides)
-    result = search(config, out, args.workers, Progress(quiet=args.quiet))
+        config = load_search(config_path(args.config), args.overrides)
+    result = run_search(config, out, args.workers, Progress(quiet=args.quiet), engine_choice(args))
     if args.json:
         print_json(result)
         return 0
     print(verdict(result))
-    print(f"everything is in {out}: best.json (architecture), best/ (weights), result.json, ledger.jsonl")
+    weights = "" if "test_accuracy" in result else ", best/ (weights)"
+    print(f"everything is in {out}: best.json (architecture){weights}, result.json, ledger.jsonl")
     return 0

@@ -3,7 +3,10 @@
   recnas train arch.json --data data/criteo --out runs/best --seeds 3
   recnas train arch.json --data data/criteo --out runs/best lr=0.1 layernorm=false embeddings.width=16
 
-The same command after a crash continues from the last checkpoint.
+The same command after a crash continues from the last checkpoint. Over several processes or GPUs, with tables
+that are shared out among them:
+
+  torchrun --nproc-per-node 4 -m recnas train arch.json --data data/criteo --out runs/best
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from recnas.jobs.train import train
     from recnas.progress import Progress
     from recnas.space.nasrec_json import load_arch
+    from recnas.train.distributed import join_ranks
     from recnas.train.settings import TrainSettings
 
     if args.seeds < 1 or args.seed < 0:
@@ -47,7 +51,11 @@ def run(args: argparse.Namespace) -> int:
     settings = check_settings(TrainSettings, values, "the training settings", faults)
     arch = load_arch(args.arch)
     data = PreparedData.open(args.data)
-    result = train(arch, data, args.out, settings, args.seeds, args.seed, Progress(quiet=args.quiet))
+    with join_ranks() as ranks:
+        progress = Progress(quiet=args.quiet or not ranks.first)
+        result = train(arch, data, args.out, settings, args.seeds, args.seed, progress)
+    if not ranks.first:
+        return 0
     if args.json:
         print_json(result)
         return 0

@@ -3,7 +3,9 @@
   recnas warmup criteo/warmup --out runs/warm                 # a shipped config (recnas configs), or a path
   recnas warmup my.yaml --out runs/warm warmup.share=0.1 data=data/criteo
 
-The same command after a crash continues from the last checkpoint.
+The same command after a crash continues from the last checkpoint. Over several processes or GPUs:
+
+  torchrun --nproc-per-node 4 -m recnas warmup criteo/warmup --out runs/warm
 """
 
 from __future__ import annotations
@@ -29,9 +31,13 @@ def run(args: argparse.Namespace) -> int:
     from recnas.jobs.settings import WarmupConfig
     from recnas.jobs.warmup import warmup
     from recnas.progress import Progress, duration
+    from recnas.train.distributed import join_ranks
 
     config = load_settings(WarmupConfig, config_path(args.config), args.overrides)
-    result = warmup(config, args.out, Progress(quiet=args.quiet))
+    with join_ranks() as ranks:
+        result = warmup(config, args.out, Progress(quiet=args.quiet or not ranks.first))
+    if not ranks.first:
+        return 0
     if args.json:
         print_json(result)
         return 0

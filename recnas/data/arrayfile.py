@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 import zlib
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any
         buffers.append(view)
         offset += view.nbytes
     text = json.dumps(header).encode()
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.part-{uuid.uuid4().hex[:8]}")  # two writers must not share one
     with open(part, "wb") as file:
         file.write(_MAGIC + len(text).to_bytes(8, "little") + text)
         for buffer in buffers:

@@ -116,7 +116,7 @@ def write_chunks(
     """Parse every block, calling `on_chunk(file, chunk, text_bytes)` in file order; False stops early."""
     with ThreadPoolExecutor(threads, thread_name_prefix="parse") as pool:
         for file, source in enumerate(sources):
-            jobs = _jobs(writer, file, source, block_bytes)
+            jobs = block_jobs(writer, file, source, block_bytes)
             for chunk, size in _in_order(pool, jobs, ahead=threads + 1):
                 if not on_chunk(file, chunk, size):
                     return
@@ -125,7 +125,7 @@ def write_chunks(
 Job = tuple[Callable[[], ArrayFile], int]
 
 
-def _jobs(writer: ChunkWriter, file: int, source: Source, block_bytes: int) -> Iterator[Job]:
+def block_jobs(writer: ChunkWriter, file: int, source: Source, block_bytes: int) -> Iterator[Job]:
     """One callable per block; compressed and Parquet files are read here, in order, parsed in threads."""
     if writer.recipe.format == "parquet":
         needed = writer.recipe.sources(tuple(column.source for column in writer.inputs))

@@ -20,7 +20,7 @@ import numpy as np
 
 from recnas.data.arrayfile import ArrayFile, crc32
 from recnas.data.schema import MISSING_ID, UNKNOWN_ID
-from recnas.data.split import SPLITS
+from recnas.data.split import SPLITS, TRAIN
 from recnas.data.vocabulary import IdTable
 
 MOMENT_ROWS = 65_536
@@ -128,6 +128,15 @@ def read_missing(chunk: ArrayFile, name: str, rows: int) -> np.ndarray | None:
     if key not in chunk:
         return None
     return np.unpackbits(chunk.read(key), count=rows).view(bool)
+
+
+def keys_to_count(chunk: ArrayFile, name: str, split: np.ndarray, every_split: bool) -> np.ndarray:
+    """The keys of one column that the vocabulary is made of: training rows (or all), missing cells left out."""
+    keys = chunk.read(f"key:{name}")
+    missing = read_missing(chunk, name, len(keys))
+    keys = keys[: len(split)]
+    chosen = np.ones(len(split), bool) if every_split else split == TRAIN
+    return keys[chosen if missing is None else chosen & ~missing[: len(split)]]
 
 
 def _facts(part: dict[str, np.ndarray]) -> dict[str, Any]:

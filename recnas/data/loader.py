@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
 from recnas.data.batch import Batch
+from recnas.data.part import filled, share_of
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError, DataError
 
@@ -36,6 +37,7 @@ class BatchLoader:
     Args:
         rows: use only the first rows of the split (a warm-up on 1 % of the data).
         rank, world: this worker's number and the number of workers; batches are dealt out in turn.
+        split_batches: instead, every worker gets its share of every batch, as a `PartBatch`.
         drop_last: leave out a last batch that is not full.
         pin_memory, prefetch: for training on a GPU: page-locked batches, made ahead by a thread.
     """
@@ -52,6 +54,7 @@ class BatchLoader:
         drop_last: bool = False,
         rank: int = 0,
         world: int = 1,
+        split_batches: bool = False,
         pin_memory: bool = False,
         prefetch: int = 0,
     ) -> None:
@@ -67,12 +70,11 @@ class BatchLoader:
             )
         self.data, self.split = data, split
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
-        self.rank, self.world, self.drop_last = rank, world, drop_last
+        self.rank, self.world, self.drop_last = (0, 1, drop_last) if split_batches else (rank, world, drop_last)
+        self.share = (rank, world) if split_batches else None
         self.pin_memory, self.prefetch = pin_memory, prefetch
         # Plain arrays over the maps: slicing the memmap subclass costs several microseconds each time.
-        self._dense, self._ids, self._label = (
-            np.asarray(data.array(split, name)) for name in ("dense", "ids", "label")
-        )
+        self._arrays = tuple(np.asarray(data.array(split, name)) for name in ("dense", "ids", "label"))
         self._epoch = 0
         self._batch = 0  # of this worker, within the epoch
 
@@ -107,13 +109,23 @@ class BatchLoader:
 
     def _in_order(self, numbers: range) -> Iterator[Batch]:
         for number in numbers:
-            part = slice(number * self.batch_size, min((number + 1) * self.batch_size, self.rows))
-            yield _batch(self._dense[part], self._ids[part], self._label[part])
+            yield self._cut(
+                number, lambda start, stop: _batch(*(array[start:stop] for array in self._arrays))
+            )
 
     def _shuffled(self, epoch: int, numbers: range) -> Iterator[Batch]:
-        order = _ShuffledOrder((self._dense, self._ids, self._label), self.rows, self.seed, epoch)
+        order = _ShuffledOrder(self._arrays, self.rows, self.seed, epoch)
         for number in numbers:
-            yield order.batch(number * self.batch_size, min((number + 1) * self.batch_size, self.rows))
+            yield self._cut(number, order.batch)
+
+    def _cut(self, number: int, rows: Callable[[int, int], Batch]) -> Batch:
+        """Batch `number`, or this worker's share of it; `rows(start, stop)` reads."""
+        start, stop = number * self.batch_size, min((number + 1) * self.batch_size, self.rows)
+        if self.share is None:
+            return rows(start, stop)
+        first, last = share_of(start, stop, *self.share)
+        found = rows(first, last) if first < last else None
+        return filled(found, lambda: rows(start, start + 1), stop - start, self.share[1])
 
 
 class _ShuffledOrder:

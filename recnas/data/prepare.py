@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,13 +22,21 @@ import numpy as np
 
 from recnas.data.arrayfile import ArrayFile
 from recnas.data.chunks import ChunkWriter, bad_lines, resolve_columns, write_chunks
-from recnas.data.encode import MOMENT_ROWS, Encoder, SplitFiles, dense_moments, encode_chunks, read_missing
+from recnas.data.encode import (
+    MOMENT_ROWS,
+    Encoder,
+    SplitFiles,
+    dense_moments,
+    encode_chunks,
+    keys_to_count,
+)
 from recnas.data.finish import Finisher, write_rejects
 from recnas.data.joins import SideTable, load_side_table
 from recnas.data.prepared import PreparedData, prepared_options, read_blocks
 from recnas.data.recipes import InputColumn, Recipe, load_recipe
 from recnas.data.schema import DenseField, Schema, SparseField
 from recnas.data.sources import Source, find_sources
+from recnas.data.spark_session import check_engine
 from recnas.data.split import SPLITS, TRAIN, RowsOfChunk, assign_split, check_protocol
 from recnas.data.vocab_files import write_vocabulary
 from recnas.data.vocabulary import IdTable, count_keys, keep_frequent
@@ -74,7 +82,7 @@ class PrepareOptions:
 
 
 @dataclass
-class _State:
+class State:
     """What the stages hand to each other."""
 
     chunks: list[ArrayFile] = field(default_factory=list)
@@ -92,8 +100,16 @@ def prepare(
     memory: int = 2 << 30,
     threads: int | None = None,
     progress: Progress | None = None,
+    engine: str = "local",
+    spark_master: str | None = None,
 ) -> PreparedData:
-    """Prepare raw files into the folder `out`, or continue there, or return what is already done."""
+    """Prepare raw files into the folder `out`, or continue there, or return what is already done.
+
+    Args:
+        engine: "local", threads of this process, or "spark"; the result is the same.
+        spark_master: of the cluster; None is this machine, or what spark-submit was given.
+    """
+    check_engine(engine, spark_master, raw)
     recipe = load_recipe(recipe_name)
     options = options or PrepareOptions()
     options.check(recipe)
@@ -109,17 +125,14 @@ def prepare(
         if finished is not None:
             finished.check_options(plan)
             return finished
-        job = _Preparation(
-            recipe,
-            options,
-            protocol,
-            sources,
-            out,
-            plan,
-            memory,
-            threads or os.cpu_count() or 1,
-            progress or Progress(quiet=True),
-        )
+        threads = threads or os.cpu_count() or 1
+        given = (recipe, options, protocol, sources, out, plan, memory, threads, progress or Progress(quiet=True))
+        if engine == "spark":
+            from recnas.data.spark_prepare import SparkPreparation
+
+            job: Preparation = SparkPreparation(*given, master=spark_master)
+        else:
+            job = Preparation(*given)
         try:
             return job.run()
         except OSError as error:
@@ -131,7 +144,11 @@ def prepare(
             raise
 
 
-class _Preparation:
+class Preparation:
+    """One preparation, stage by stage; `spark_prepare` has the stages that run elsewhere."""
+
+    disk_share = 2.0  # of the text: chunks, arrays and Parquet are each at most about 0.7 of it
+
     def __init__(
         self,
         recipe: Recipe,
@@ -160,7 +177,9 @@ class _Preparation:
         splits = [split for split in splits if len(split)]
         tables, sparse = self._count(chunks, splits)
         entries, dense = self._encode(chunks, splits, tables)
-        schema = Schema(dense=dense, sparse=sparse)
+        return self._finish(state, Schema(dense=dense, sparse=sparse), entries)
+
+    def _finish(self, state: State, schema: Schema, entries: list[dict[str, Any]]) -> PreparedData:
         if state.rejects:
             write_rejects(self.work / "done", self.sources, state.chunks, self.recipe.header, state.rows_in)
         facts = {"rows_in": state.rows_in, "rejects": state.rejects}
@@ -209,8 +228,7 @@ class _Preparation:
         if self.options.limit:
             size = min(size, self.options.limit * 300)
         written = sum(file.stat().st_size for file in self.work.rglob("*") if file.is_file())
-        # Chunks, arrays and Parquet are each at most about 0.7 of the text.
-        needed = max(0, int(size * 2.0) - written)
+        needed = max(0, int(size * self.disk_share) - written)
         free = shutil.disk_usage(self.out).free
         if free < needed:
             raise DataError(
@@ -236,14 +254,14 @@ class _Preparation:
             tables[join.file] = load_side_table(join, path, self.recipe.separator)
         return tables
 
-    def _parse(self, columns: tuple[str, ...]) -> _State:
+    def _parse(self, columns: tuple[str, ...]) -> State:
         writer = ChunkWriter(self.work / "chunks", self.recipe, self.inputs, columns, self._sides())
         self.progress.phase(
             "parse",
             sum(source.size for source in self.sources) / 1e6 if not self.sources[0].compression else None,
             "MB",
         )
-        state = _State()
+        state = State()
         limit = self.options.limit
         lines_of_file: dict[int, int] = {}
 
@@ -262,7 +280,7 @@ class _Preparation:
             self.progress.advance(size / 1e6)
             return limit is None or state.rows_in < limit
 
-        write_chunks(writer, self.sources, self.block_bytes, self.threads, on_chunk)
+        self._make_chunks(writer, on_chunk)
         if limit is not None:
             state.rows_in = min(state.rows_in, limit)
         if state.rows_in == 0:
@@ -276,6 +294,9 @@ class _Preparation:
             )
         return state
 
+    def _make_chunks(self, writer: ChunkWriter, on_chunk: Callable[[int, ArrayFile, int], bool]) -> None:
+        write_chunks(writer, self.sources, self.block_bytes, self.threads, on_chunk)
+
     def _bad_line(self, file: int, lines_before: int, fault: Any) -> DataError:
         number = lines_before + fault.line + 1 + (1 if self.recipe.header else 0)
         column = f", column {fault.column}" if fault.column else ""
@@ -285,24 +306,15 @@ class _Preparation:
             "Correct the file, or leave such rows out (they are listed in rejects.tsv and counted): --on-error skip",
         )
 
-    def _split(self, state: _State) -> list[np.ndarray]:
-        limit = self.options.limit
-        rows = []
-        for chunk, first in zip(state.chunks, state.first_row):
-            lines, n = chunk.facts["lines"], chunk.facts["rows"]
-            line = chunk.read("line").astype(np.int64) if "line" in chunk else np.arange(n)
-            label = chunk.read("label")
-            day = chunk.read("day") if "day" in chunk else None
-            if limit is not None and first + lines > limit:
-                lines = limit - first
-                keep = int(np.searchsorted(line, lines))
-                line, label, day = line[:keep], label[:keep], None if day is None else day[:keep]
-            rows.append(RowsOfChunk(first, lines, line, label, day))
+    def _split(self, state: State) -> list[np.ndarray]:
+        rows = [
+            RowsOfChunk.read(chunk, first, self.options.limit)
+            for chunk, first in zip(state.chunks, state.first_row)
+        ]
         days = self.recipe.time.days if self.recipe.time else None
         index = Path(self.options.split_index) if self.options.split_index else None
         splits = assign_split(self.protocol, self.options.seed, rows, days, index)
-        if _rows_per_split(splits)[TRAIN] == 0:
-            raise DataError("No row fell into the training split.", "Give more rows, or another --protocol.")
+        check_train_rows(_rows_per_split(splits)[TRAIN])
         return splits
 
     def _count(
@@ -311,37 +323,17 @@ class _Preparation:
         """Vocabulary of every sparse column, counted on the training rows, a column per thread."""
         sparse = [column for column in self.inputs if not column.is_dense]
         self.progress.phase("count", len(sparse), "columns")
-        chosen = [
-            slice(0, len(split)) if self.options.vocab_scope == "all" else split == TRAIN for split in splits
-        ]
-        total = sum(int(mask.sum()) if isinstance(mask, np.ndarray) else mask.stop for mask in chosen)
+        everything = self.options.vocab_scope == "all"
+        total = sum(len(split) if everything else int((split == TRAIN).sum()) for split in splits)
         budget = self.memory // 4 // self.threads
         (self.work / "done" / "vocab").mkdir(parents=True, exist_ok=True)
 
         def one(column: InputColumn) -> np.ndarray:
             def pieces() -> Iterator[np.ndarray]:
-                for chunk, mask, split in zip(chunks, chosen, splits):
-                    keys = chunk.read(f"key:{column.name}")
-                    missing = read_missing(chunk, column.name, len(keys))
-                    keys = keys[: len(split)]
-                    if missing is not None:
-                        present = ~missing[: len(split)]
-                        yield keys[present if isinstance(mask, slice) else present & mask]
-                    else:
-                        yield keys[mask]
+                for chunk, split in zip(chunks, splits):
+                    yield keys_to_count(chunk, column.name, split, everything)
 
-            keys, counts = count_keys(pieces, total, budget)
-            minimum = self.options.min_count or column.min_count or self.recipe.min_count
-            keys, counts = keep_frequent(keys, counts, minimum, self.options.cap)
-            write_vocabulary(
-                self.work / "done" / "vocab" / f"{column.name}.parquet",
-                column.kind,
-                keys,
-                counts,
-                chunks,
-                column.name,
-            )
-            return keys
+            return self._keep(column, *count_keys(pieces, total, budget), chunks)
 
         tables = {}
         with ThreadPoolExecutor(self.threads, thread_name_prefix="count") as pool:
@@ -349,6 +341,18 @@ class _Preparation:
                 tables[column.name] = IdTable(keys)
                 self.progress.advance(1)
         return tables, tuple(SparseField(column.name, tables[column.name].rows) for column in sparse)
+
+    def _min_count(self, column: InputColumn) -> int:
+        return self.options.min_count or column.min_count or self.recipe.min_count
+
+    def _keep(
+        self, column: InputColumn, keys: np.ndarray, counts: np.ndarray, chunks: list[ArrayFile]
+    ) -> np.ndarray:
+        """Write the vocabulary of a column; its keys in id order."""
+        keys, counts = keep_frequent(keys, counts, self._min_count(column), self.options.cap)
+        path = self.work / "done" / "vocab" / f"{column.name}.parquet"
+        write_vocabulary(path, column.kind, keys, counts, chunks, column.name)
+        return keys
 
     def _encode(
         self, chunks: list[ArrayFile], splits: list[np.ndarray], tables: dict[str, IdTable]
@@ -364,13 +368,22 @@ class _Preparation:
             )
         finally:
             files.close()
+        return entries, self._dense_fields(sizes[TRAIN])
+
+    def _dense_fields(self, train_rows: int) -> tuple[DenseField, ...]:
+        dense = [column for column in self.inputs if column.is_dense]
         names = Schema(tuple(DenseField(column.name) for column in dense), ())
-        blocks = read_blocks(self.work / "done", "train", "dense", sizes[TRAIN], names, MOMENT_ROWS)
+        blocks = read_blocks(self.work / "done", "train", "dense", train_rows, names, MOMENT_ROWS)
         mean, std = dense_moments(blocks, len(dense))
-        return entries, tuple(
+        return tuple(
             DenseField(column.name, column.transform, float(m), float(s))
             for column, m, s in zip(dense, mean, std)
         )
+
+
+def check_train_rows(rows: int) -> None:
+    if rows == 0:
+        raise DataError("No row fell into the training split.", "Give more rows, or another --protocol.")
 
 
 def _rows_per_split(splits: list[np.ndarray]) -> list[int]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -24,6 +25,17 @@ SPLITS = ("train", "valid", "test")
 PROTOCOLS = ("random-8-1-1", "autoctr-8-1-1", "time-last-day", "index")
 
 _U = np.uint64
+Cuts = dict[int, list[np.uint64]]  # for non-clicks (0) and clicks (1): where valid and test begin
+
+
+class ReadsArrays(Protocol):
+    """A chunk file, as far as a split needs it."""
+
+    facts: dict
+
+    def __contains__(self, name: str) -> bool: ...
+
+    def read(self, name: str) -> np.ndarray: ...
 
 
 def row_hash(seed: int, first_row: int, count: int) -> np.ndarray:
@@ -65,6 +77,26 @@ class RowsOfChunk:
     label: np.ndarray  # [n] clicks
     day: np.ndarray | None  # [n] day number where the recipe has a time column
 
+    @classmethod
+    def read(cls, chunk: ReadsArrays, first_row: int, limit: int | None) -> RowsOfChunk:
+        """The rows of a chunk file, up to row `limit` of all the raw data."""
+        lines, n = chunk.facts["lines"], chunk.facts["rows"]
+        line = chunk.read("line").astype(np.int64) if "line" in chunk else np.arange(n)
+        label = chunk.read("label")
+        day = chunk.read("day") if "day" in chunk else None
+        if limit is not None and first_row + lines > limit:
+            lines = limit - first_row
+            keep = int(np.searchsorted(line, lines))
+            line, label, day = line[:keep], label[:keep], None if day is None else day[:keep]
+        return cls(first_row, lines, line, label, day)
+
+    def hashes(self, seed: int) -> np.ndarray:
+        return row_hash(seed, self.first_row, self.lines)[self.line]
+
+    def days(self, days: int | None, total: int) -> np.ndarray:
+        """Day numbers; without a time column the row order is cut into `days` equal ones."""
+        return self.day if self.day is not None else (self.first_row + self.line) * (days or 1) // max(total, 1)
+
 
 def assign_split(
     protocol: str, seed: int, chunks: Sequence[RowsOfChunk], days: int | None, index: Path | None
@@ -72,22 +104,15 @@ def assign_split(
     """The split of every good row, chunk by chunk. `days` cuts the row order where there is no time column."""
     total = sum(chunk.lines for chunk in chunks)
     if protocol == "random-8-1-1":
-        return [_eight_one_one(_hashes(seed, chunk)) for chunk in chunks]
+        return [_eight_one_one(chunk.hashes(seed)) for chunk in chunks]
     if protocol == "autoctr-8-1-1":
-        return _balanced(seed, chunks)
+        cuts = _balanced_cuts(seed, chunks)
+        return [by_cuts(seed, chunk, cuts) for chunk in chunks]
     if protocol == "index":
         assert index is not None
         whole = _read_index(index, total)
         return [whole[chunk.first_row + chunk.line] for chunk in chunks]
-    by_chunk = [
-        chunk.day if chunk.day is not None else (chunk.first_row + chunk.line) * (days or 1) // max(total, 1)
-        for chunk in chunks
-    ]
-    return _by_day(by_chunk)
-
-
-def _hashes(seed: int, chunk: RowsOfChunk) -> np.ndarray:
-    return row_hash(seed, chunk.first_row, chunk.lines)[chunk.line]
+    return _by_day([chunk.days(days, total) for chunk in chunks])
 
 
 def _eight_one_one(hashes: np.ndarray) -> np.ndarray:
@@ -95,22 +120,29 @@ def _eight_one_one(hashes: np.ndarray) -> np.ndarray:
     return np.where(tenth < 8, TRAIN, np.where(tenth == 8, VALID, TEST)).astype(np.uint8)
 
 
-def _balanced(seed: int, chunks: Sequence[RowsOfChunk]) -> list[np.ndarray]:
+def cut_ranks(count: int) -> list[int]:
+    """How many of `count` rows of a class lie below the cut to valid, and to test."""
+    return [round(count * 0.8), round(count * 0.9)]
+
+
+def _balanced_cuts(seed: int, chunks: Sequence[RowsOfChunk]) -> Cuts:
     """Exactly 80/10/10 % of the clicks and of the other rows: the hashes' own quantiles are the cuts."""
     cuts = {}
     for value in (0, 1):
         hashes = np.concatenate(
-            [_hashes(seed, chunk)[chunk.label == value] for chunk in chunks] or [np.zeros(0, _U)]
+            [chunk.hashes(seed)[chunk.label == value] for chunk in chunks] or [np.zeros(0, _U)]
         )
-        ranks = [round(len(hashes) * 0.8), round(len(hashes) * 0.9)]
+        ranks = cut_ranks(len(hashes))
         hashes.partition([min(rank, len(hashes) - 1) for rank in ranks] if len(hashes) else [])
         cuts[value] = [hashes[rank] if rank < len(hashes) else _U(2**64 - 1) for rank in ranks]
-    first = [np.where(chunk.label == 1, cuts[1][0], cuts[0][0]) for chunk in chunks]
-    second = [np.where(chunk.label == 1, cuts[1][1], cuts[0][1]) for chunk in chunks]
-    return [
-        np.where(h < low, TRAIN, np.where(h < high, VALID, TEST)).astype(np.uint8)
-        for h, low, high in zip((_hashes(seed, chunk) for chunk in chunks), first, second)
-    ]
+    return cuts
+
+
+def by_cuts(seed: int, chunk: RowsOfChunk, cuts: Cuts) -> np.ndarray:
+    hashes = chunk.hashes(seed)
+    low = np.where(chunk.label == 1, cuts[1][0], cuts[0][0])
+    high = np.where(chunk.label == 1, cuts[1][1], cuts[0][1])
+    return np.where(hashes < low, TRAIN, np.where(hashes < high, VALID, TEST)).astype(np.uint8)
 
 
 def _by_day(days: list[np.ndarray]) -> list[np.ndarray]:

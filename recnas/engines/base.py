@@ -13,12 +13,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
 
+from recnas.errors import ConfigError
+
+KINDS = ("auto", "local", "pool", "ray")
+
 
 class Work(Protocol):
-    """What a worker does, in a form that can be sent to it."""
+    """What a worker does, in a form that can be sent to it.
+
+    A work may also offer `cargo()`, a dictionary of tensors that all workers only read, and take it back as
+    `open(cargo)`: an engine whose workers are on other machines sends it there (see `ray`).
+    """
 
     def open(self) -> Callable[[Any], Any]:
         """Prepare once, in the worker; the result takes one item and returns something picklable."""
@@ -50,9 +59,45 @@ class Engine(ABC):
         self.close()
 
 
-def open_engine(work: Work, workers: int = 1) -> Engine:
-    """In this process for one worker, otherwise a pool of processes with one thread each."""
+@dataclass(frozen=True)
+class EngineChoice:
+    """Which engine a job uses. Never part of a run's settings: a run may go on with another one.
+
+    Args:
+        kind: "auto" is in this process for one worker and a pool of processes for more.
+        address: of a running Ray cluster; None starts one on this machine.
+    """
+
+    kind: str = "auto"
+    address: str | None = None
+
+    def check(self) -> None:
+        """Faults that can be known before the work begins: a search should not find them hours later."""
+        if self.kind not in KINDS:
+            raise ConfigError(f"There is no engine {self.kind!r}.", f"Choose one of: {', '.join(KINDS)}")
+        if self.address is not None and self.kind != "ray":
+            raise ConfigError("--ray-address goes with --engine ray.")
+        if self.kind == "ray":
+            from recnas.engines.ray_cluster import check_address, import_ray
+
+            ray = import_ray()
+            if self.address is not None and not ray.is_initialized():
+                check_address(self.address)
+
+    def workers_here(self, workers: int) -> int:
+        """How many of the workers need memory of this machine: at most one, as far as we know of a cluster."""
+        return min(workers, 1) if self.address is not None else workers
+
+
+def open_engine(work: Work, workers: int = 1, kind: str = "auto", address: str | None = None) -> Engine:
+    """In this process for one worker, otherwise a pool of processes with one thread each; or as `kind` says."""
     from recnas.engines.local import LocalEngine
     from recnas.engines.pool import PoolEngine
 
-    return LocalEngine(work) if workers <= 1 else PoolEngine(work, workers)
+    if kind == "ray":
+        from recnas.engines.ray import RayEngine
+
+        return RayEngine(work, max(1, workers), address)
+    if kind == "local" or (kind == "auto" and workers <= 1):
+        return LocalEngine(work)
+    return PoolEngine(work, max(1, workers))

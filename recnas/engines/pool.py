@@ -25,9 +25,9 @@ from recnas.engines.base import Engine, Work
 from recnas.errors import RecnasError, RunError
 
 # A second OpenMP thread on a core that another worker uses makes small operators ten times slower.
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-_TRIES = 3
-_AHEAD = 2  # finished items that may wait per worker for a slow one before them
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+TRIES = 3
+AHEAD = 2  # finished items that may wait per worker for a slow one before them
 _PR_SET_PDEATHSIG = 1
 
 
@@ -66,7 +66,7 @@ class PoolEngine(Engine):
             for worker in self._idle():
                 if again:
                     self._give(worker, again.popleft())
-                elif not exhausted and started - next_out < self.workers * (1 + _AHEAD):
+                elif not exhausted and started - next_out < self.workers * (1 + AHEAD):
                     try:
                         self._give(worker, next(source))
                         started += 1
@@ -82,9 +82,9 @@ class PoolEngine(Engine):
                     worker.item = None
                     continue
                 deaths[index] = deaths.get(index, 0) + 1
-                if deaths[index] == _TRIES:
+                if deaths[index] == TRIES:
                     raise RunError(
-                        f"{_TRIES} worker processes in a row died on the same item (number {index + 1}; the last one {_cause(worker)}).",
+                        f"{TRIES} worker processes in a row died on the same item (number {index + 1}; the last one {_cause(worker)}).",
                         "Usually memory: use fewer workers, or smaller batches.",
                     )
                 again.append(worker.item)
@@ -109,8 +109,8 @@ class PoolEngine(Engine):
 
     def _start(self) -> _Worker:
         here, there = self._context.Pipe()
-        before = {name: os.environ.get(name) for name in _ONE_THREAD}
-        os.environ.update(_ONE_THREAD)  # a spawned process inherits the environment of this moment
+        before = {name: os.environ.get(name) for name in ONE_THREAD}
+        os.environ.update(ONE_THREAD)  # a spawned process inherits the environment of this moment
         try:
             process = self._context.Process(target=_serve, args=(there, self._work, os.getpid()), daemon=True)
             process.start()

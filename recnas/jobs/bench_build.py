@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from recnas.bench.ctr_table import write_table
+from recnas.bench.ctr_table import read_events, write_table
 from recnas.config import Settings
 from recnas.data.prepared import PreparedData
-from recnas.engines.base import open_engine
+from recnas.engines.base import EngineChoice, open_engine
+from recnas.errors import RunError
 from recnas.jobs.settings import SpaceSettings, make_space
 from recnas.jobs.train_work import TrainWork
 from recnas.progress import Progress
@@ -49,19 +50,30 @@ def bench_build(
     settings: BenchSettings | None = None,
     workers: int = 1,
     progress: Progress | None = None,
+    engine: EngineChoice | None = None,
+    start: Path | str | None = None,
 ) -> dict[str, Any]:
-    """Train the first `archs` architectures of the list with seeds 0, 1, ...; finished ones are kept."""
+    """Train the first `archs` architectures of the list with seeds 0, 1, ...; finished ones are kept.
+
+    Args:
+        start: a table of the same data and settings; what it holds is not trained again.
+    """
     settings = settings or BenchSettings()
     progress = progress or Progress(quiet=True)
+    where = engine or EngineChoice()
+    where.check()
+    described = settings.model_dump(mode="json", exclude={"train": {"threads", "checkpoint_seconds"}})
+    earlier = _earlier_events(start, data, described) if start is not None else []
     run = RunDir.create(
-        out,
-        "bench",
-        data={"path": str(data.path), "fingerprint": data.fingerprint},
-        settings=settings.model_dump(mode="json", exclude={"train": {"threads", "checkpoint_seconds"}}),
+        out, "bench", data={"path": str(data.path), "fingerprint": data.fingerprint}, settings=described
     )
     space = make_space(settings.space)
     with run.locked():
         done = {(event["index"], event["seed"]): event for event in run.ledger.read()}
+        for event in earlier:
+            if (event["index"], event["seed"]) not in done:
+                done[event["index"], event["seed"]] = event
+                run.ledger.append(event)
         drawn = first_archs(space, settings.seed, archs)
         items = [
             (index, seed, space.to_dict(arch))
@@ -78,17 +90,32 @@ def bench_build(
             settings.eval_rows,
             ("valid", "test"),
         )
-        with open_engine(work, workers) as engine:
-            for event in engine.map(items):
+        with open_engine(work, workers, where.kind, where.address) as opened:
+            for event in opened.map(items):
                 done[event["index"], event["seed"]] = event
                 run.ledger.append(event)
                 progress.advance(1, note=f"valid {event['valid']['logloss']:.5f}")
         progress.end()
         run.ledger.close()
         table = write_table(
-            run.path / "table.parquet", list(done.values()), settings.space.name, data.fingerprint
+            run.path / "table.parquet", list(done.values()), settings.space.name, data.fingerprint, described
         )
     return {"trained": len(items), "rows": table.num_rows, "table": str(run.path / "table.parquet")}
+
+
+def _earlier_events(
+    start: Path | str, data: PreparedData, described: dict[str, Any]
+) -> list[dict[str, Any]]:
+    facts, events = read_events(start)
+    other = "settings"
+    if facts["data"] != data.fingerprint:
+        other = f"data ({facts['data'][:12]}, not {data.fingerprint[:12]})"
+    elif facts.get("settings") == described:
+        return events
+    raise RunError(
+        f"{start} cannot be continued: it was made with other {other}.",
+        "Name the same data and settings, or leave --from out to train every architecture anew.",
+    )
 
 
 def first_archs(space: Space[Any], seed: int, n: int) -> list[Any]:

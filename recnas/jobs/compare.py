@@ -21,7 +21,7 @@ import torch
 
 from recnas.bench.bootstrap import Difference, RowSums, paired_bootstrap, row_sums
 from recnas.data.prepared import PreparedData
-from recnas.engines.base import open_engine
+from recnas.engines.base import EngineChoice, open_engine
 from recnas.errors import ConfigError
 from recnas.jobs.compare_board import model_row, rank, write_board
 from recnas.jobs.compare_floors import why_not
@@ -47,6 +47,7 @@ def compare(
     workers: int = 1,
     keep: bool = False,
     progress: Progress | None = None,
+    engine: EngineChoice | None = None,
 ) -> dict[str, Any]:
     """Run a comparison, or what is missing of one; the number of workers changes no figure.
 
@@ -57,6 +58,8 @@ def compare(
         keep: keep the weights of every final training under RUN/models.
     """
     settings = settings or TrainSettings()
+    engine = engine or EngineChoice()
+    engine.check()
     entrants = resolve(models, data)
     compared_with = find_entrant(reference, entrants) if reference else entrants[0]
     _check_budget(entrants, settings, tune)
@@ -75,7 +78,7 @@ def compare(
         first_seed=first_seed,
     )
     with run.locked():
-        job = _Comparison(data, run, settings, entrants, workers, keep, progress or Progress(quiet=True))
+        job = _Comparison(data, run, settings, entrants, workers, keep, progress or Progress(quiet=True), engine)
         choices = job.tune(tune, first_seed)
         job.train(choices, range(first_seed, first_seed + seeds))
         job.time(choices)
@@ -108,7 +111,9 @@ class _Comparison:
         workers: int,
         keep: bool,
         progress: Progress,
+        engine: EngineChoice,
     ) -> None:
+        self.engine = engine
         self.data, self.folder, self.settings = data, run, settings
         self.entrants, self.workers, self.progress = entrants, workers, progress
         self.work = CompareWork(str(data.path), settings, str(run.path), keep)
@@ -190,7 +195,7 @@ class _Comparison:
         self.progress.advance(total - len(items))
         threads = torch.get_num_threads()
         if items:
-            with open_engine(self.work, self.workers) as engine:
+            with open_engine(self.work, self.workers, self.engine.kind, self.engine.address) as engine:
                 for event in engine.map(items):
                     self._append(event)
                     valid = event.get("valid")

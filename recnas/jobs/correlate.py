@@ -12,6 +12,7 @@ from typing import Any
 
 from recnas.bench.correlation import rank_correlation
 from recnas.bench.ctr_table import CtrTable
+from recnas.engines.base import EngineChoice
 from recnas.errors import DataError
 from recnas.jobs.score import score_archs
 from recnas.jobs.scoring import ScoreSettings
@@ -32,6 +33,7 @@ def correlate(
     workers: int = 1,
     shared_rows: int = 0,
     progress: Progress | None = None,
+    engine: EngineChoice | None = None,
 ) -> list[dict[str, Any]]:
     """One row per (warm-up run, proxy or term): Spearman and Kendall with intervals.
 
@@ -53,7 +55,7 @@ def correlate(
             )
         share = WarmupConfig.model_validate(manifest["config"]).warmup.share
         values: dict[str, list[float]] = {}
-        for result in score_archs(run, described, settings, workers, progress):
+        for result in score_archs(run, described, settings, workers, progress, engine):
             for name, found in result["scores"].items():
                 values.setdefault(name, []).append(better[name] * found["value"])
                 if name in TERMS_OF and "reason" not in found:

@@ -21,7 +21,7 @@ from recnas.errors import ConfigError
 from recnas.jobs.search_settings import SearchConfig
 from recnas.jobs.settings import make_space
 from recnas.progress import human_bytes
-from recnas.search.registry import get_searcher
+from recnas.search.registry import planned
 from recnas.space.cost import count
 from recnas.train.paths import PathSampler
 
@@ -83,13 +83,17 @@ def forecast(config: SearchConfig, workers: int, data: PreparedData | None = Non
     sampler = PathSampler(space, config.seed, 100, config.warmup.strategy, config.warmup.full_path_share)
     full_share = fmean(sampler.full_probability(step) for step in range(100))
     warm_macs = full_share * full.macs + (1 - full_share) * mean_macs
-    searcher = get_searcher(config.search.method, space, config.goals(), config.seed, config.search.chosen)
-    scored_rows = float(searcher.total * config.score.batches * config.score.batch_size)
+    total = planned(config.search.chosen)
+    scored_rows = float(total * config.score.batches * config.score.batch_size)
     if config.evaluator == "one-shot":
         one = config.one_shot
         scored_rows = (
-            searcher.total * (one.steps * one.batch_size + min(one.valid_rows, data.rows("valid"))) / PASSES
+            total * (one.steps * one.batch_size + min(one.valid_rows, data.rows("valid"))) / PASSES
         )
+    if config.evaluator == "train":
+        short = config.short
+        scored_rows = float(config.pool_size * config.score.batches * config.score.batch_size)
+        scored_rows += total * (min(short.rows, train_rows) if short.rows else train_rows) * short.train.epochs
     final = config.final
     final_rows = (
         (min(final.rows, train_rows) if final.rows else train_rows)
@@ -106,6 +110,8 @@ def forecast(config: SearchConfig, workers: int, data: PreparedData | None = Non
     )  # activations of a full path; fitted to measured peaks
     one_worker = LIBRARIES + 12.0 * mean_params * 4 + config.score.batch_size * 4.0 * mean_macs / 50
     one_training = LIBRARIES + 16.0 * mean_params + 2 * tables
+    if config.evaluator == "train":
+        one_worker = max(one_worker, one_training)
     phases = (
         Phase(
             "warm up",
@@ -117,7 +123,7 @@ def forecast(config: SearchConfig, workers: int, data: PreparedData | None = Non
             "search",
             minutes(scored_rows, mean_macs, "search"),
             LIBRARIES + supernet + workers * one_worker,
-            f"{searcher.total:,} candidates",
+            f"{total:,} candidates",
         ),
         Phase(
             "train the best",

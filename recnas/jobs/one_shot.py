@@ -56,9 +56,13 @@ class OneShotWork:
         tensors |= {f"table/{name}": table for name, table in embeddings.state_dict()["weights"].items()}
         return save(folder, 0, tensors, {}, made_from, keep=1)
 
-    def open(self) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def cargo(self) -> dict[str, Tensor]:
+        """Shared weights and tables, for workers that do not see the file."""
+        return load(Path(self.frozen)).tensors
+
+    def open(self, cargo: dict[str, Tensor] | None = None) -> Callable[[dict[str, Any]], dict[str, Any]]:
         torch.set_num_threads(1)  # the same rounding whatever the number of workers
-        tensors = load(Path(self.frozen)).tensors
+        tensors = self.cargo() if cargo is None else cargo
         data = PreparedData.open(self.data)
         space = make_space(self.space)
         weights = {

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from recnas.engines.base import open_engine
+from recnas.engines.base import EngineChoice, open_engine
 from recnas.errors import RunError, SpaceError
 from recnas.jobs.scoring import ScoreSettings, ScoreWork, freeze
 from recnas.jobs.warmup import load_warmed
@@ -33,6 +33,7 @@ def score_archs(
     settings: ScoreSettings | None = None,
     workers: int = 1,
     progress: Progress | None = None,
+    engine: EngineChoice | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield one result per architecture: `key`, `arch`, `scores`, `seconds`.
 
@@ -42,6 +43,8 @@ def score_archs(
     """
     settings = settings or ScoreSettings()
     progress = progress or Progress(quiet=True)
+    where = engine or EngineChoice()
+    where.check()
     supernet, embeddings, data, config = load_warmed(run)
     space = supernet.space
     described = draw_archs(space, settings.seed, archs) if isinstance(archs, int) else list(archs)
@@ -74,8 +77,8 @@ def score_archs(
         for arch, key in rest:
             if key not in known:
                 fresh.setdefault(key, arch)
-        with open_engine(work, workers) as engine:
-            results = engine.map(fresh.values())
+        with open_engine(work, workers, where.kind, where.address) as opened:
+            results = opened.map(fresh.values())
             for arch, key in rest:
                 if key not in known:
                     known[key] = next(results)

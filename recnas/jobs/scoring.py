@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from pydantic import Field, field_validator
+from torch import Tensor
 
 from recnas.config import Settings
 from recnas.data.loader import BatchLoader
@@ -138,9 +139,13 @@ class ScoreWork:
     settings: ScoreSettings
     warmed: bool
 
-    def open(self) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def cargo(self) -> dict[str, Tensor]:
+        """Weights and batches, for workers that do not see the file."""
+        return load(Path(self.frozen)).tensors
+
+    def open(self, cargo: dict[str, Tensor] | None = None) -> Callable[[dict[str, Any]], dict[str, Any]]:
         torch.set_num_threads(1)  # the same rounding whatever the number of workers
-        tensors = load(Path(self.frozen)).tensors
+        tensors = self.cargo() if cargo is None else cargo
         space = make_space(self.space)
         weights = {
             name.removeprefix("network/"): tensor

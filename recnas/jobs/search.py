@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from recnas.data.prepared import PreparedData
-from recnas.engines.base import Work, open_engine
+from recnas.engines.base import EngineChoice, Work, open_engine
 from recnas.jobs.forecast import check_fits, forecast
 from recnas.jobs.latency import measure_latency
 from recnas.jobs.one_shot import OneShotWork
@@ -39,6 +39,7 @@ from recnas.jobs.warmup import load_warmed, warmup
 from recnas.progress import Progress
 from recnas.run import RunDir, write_json
 from recnas.search.base import Searcher
+from recnas.search.evidence import Evidence
 from recnas.search.limits import Gate
 from recnas.search.registry import get_searcher
 from recnas.space.cost import count
@@ -51,19 +52,28 @@ def default_workers() -> int:
 
 
 def search(
-    config: SearchConfig, out: Path | str, workers: int | None = None, progress: Progress | None = None
+    config: SearchConfig,
+    out: Path | str,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    engine: EngineChoice | None = None,
 ) -> dict[str, Any]:
-    """Run the whole search, or the rest of one that was interrupted; the number of workers may differ."""
+    """Run the whole search, or the rest of one that was interrupted; workers and engine may differ."""
     progress = progress or Progress(quiet=True)
+    engine = engine or EngineChoice()
+    engine.check()
     data = PreparedData.open(config.data)
     workers = workers or default_workers()
     if not (Path(out) / "manifest.json").exists():
-        check_fits(forecast(config, workers, data))
+        check_fits(forecast(config, engine.workers_here(workers), data))
     run = RunDir.create(
         out, "search", config=config.facts(), data={"path": str(data.path), "fingerprint": data.fingerprint}
     )
     with run.locked():
-        job = _Search(config, data, run, workers, progress)
+        kind = _Search
+        if config.evaluator == "train":
+            from recnas.jobs.search_hnas import HybridSearch as kind
+        job = kind(config, data, run, workers, progress, engine)
         result = job.run()
         run.ledger.close()
     return result
@@ -71,8 +81,15 @@ def search(
 
 class _Search:
     def __init__(
-        self, config: SearchConfig, data: PreparedData, run: RunDir, workers: int, progress: Progress
+        self,
+        config: SearchConfig,
+        data: PreparedData,
+        run: RunDir,
+        workers: int,
+        progress: Progress,
+        engine: EngineChoice,
     ) -> None:
+        self.engine = engine
         self.config, self.data, self.folder, self.workers, self.progress = (
             config,
             data,
@@ -136,7 +153,7 @@ class _Search:
         config = self.config
         gate = Gate(self.space, config.limits, cost=self._cost, measure=self._latency)
         searcher = get_searcher(
-            config.search.method, self.space, self.objectives, config.seed, config.search.chosen, gate
+            config.search.method, self.space, self.objectives, config.seed, config.search.chosen, gate, self._evidence()
         )
         searcher.replay(self.events)
         self.progress.phase("search", searcher.total, "candidates")
@@ -234,6 +251,10 @@ class _Search:
 
     # Help
 
+    def _evidence(self) -> Evidence | None:
+        """Figures for methods that rank a pool; only a search that trains its candidates has them."""
+        return None
+
     def _cost(self, arch: NasrecArch) -> dict[str, float]:
         train = self.config.final.train
         cost = count(arch, self.data.schema, width=train.embeddings.width, layernorm=train.layernorm)
@@ -249,7 +270,7 @@ class _Search:
 
     @contextmanager
     def _engine(self, work: Work) -> Iterator[Any]:
-        with open_engine(work, self.workers) as engine:
+        with open_engine(work, self.workers, self.engine.kind, self.engine.address) as engine:
             yield engine
         torch.set_num_threads(self.threads)  # a worker within this process had set its own
 

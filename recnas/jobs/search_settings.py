@@ -10,25 +10,43 @@ from recnas.config import Settings
 from recnas.jobs.scoring import ScoreSettings
 from recnas.jobs.settings import SpaceSettings, WarmupShare
 from recnas.search.objective import Objectives
-from recnas.search.settings import EvolutionSettings, LimitSettings, LocalSettings, RandomSettings
-from recnas.train.settings import TrainSettings
+from recnas.search.settings import (
+    BohbSettings,
+    EvolutionSettings,
+    HnasSettings,
+    LimitSettings,
+    LocalSettings,
+    RandomSettings,
+    ReinforceSettings,
+    TopSettings,
+)
+from recnas.train.settings import SupernetSettings, TrainSettings
 
 COSTS = ("params", "macs", "flops", "embedding_mb")  # known by arithmetic
 LATENCIES = ("latency_ms_1", "latency_ms_512")  # measured
-SHARED_LOSS = "valid_logloss"  # of the shared weights with the last layer fine-tuned
+SHARED_LOSS = "valid_logloss"  # of the shared weights with the last layer fine-tuned, or after a short training
 
 
 class SearchMethod(Settings):
     """Who proposes candidates; only the settings of the chosen method count."""
 
-    method: Literal["evolution", "random", "local"] = "evolution"
+    method: Literal["evolution", "random", "local", "hnas", "top", "reinforce", "bohb"] = "evolution"
     evolution: EvolutionSettings = EvolutionSettings()
     random: RandomSettings = RandomSettings()
     local: LocalSettings = LocalSettings()
+    hnas: HnasSettings = HnasSettings()
+    top: TopSettings = TopSettings()
+    reinforce: ReinforceSettings = ReinforceSettings()
+    bohb: BohbSettings = BohbSettings()
 
     @property
     def chosen(self) -> Settings:
         return getattr(self, self.method)
+
+    @property
+    def unused(self) -> set[str]:
+        """Sections that say nothing about a run: it can be continued when they are new or changed."""
+        return {"hnas", "top", "reinforce", "bohb"} - {self.method}
 
 
 class OneShotSettings(Settings):
@@ -38,6 +56,14 @@ class OneShotSettings(Settings):
     lr: float = Field(0.04, gt=0)
     batch_size: int = Field(512, ge=1)
     valid_rows: int = Field(100_000, ge=1)
+
+
+class ShortSettings(Settings):
+    """`evaluator: train`: validation log loss of a candidate after a short training from scratch."""
+
+    rows: int | None = Field(100_000, ge=1)  # training rows; null: all
+    valid_rows: int | None = Field(None, ge=1)  # null: all
+    train: TrainSettings = TrainSettings()
 
 
 class FinalSettings(Settings):
@@ -59,10 +85,11 @@ class SearchConfig(Settings):
     seed: int = Field(0, ge=0)
     space: SpaceSettings = SpaceSettings()
     warmup: WarmupShare = WarmupShare()
-    train: TrainSettings = TrainSettings()  # of the supernet
-    evaluator: Literal["proxy", "one-shot"] = "proxy"
+    train: SupernetSettings = SupernetSettings()
+    evaluator: Literal["proxy", "one-shot", "train"] = "proxy"
     score: ScoreSettings = ScoreSettings()
     one_shot: OneShotSettings = OneShotSettings()
+    short: ShortSettings = ShortSettings()
     objectives: dict[str, Literal["min", "max"]] = Field(
         default_factory=dict
     )  # empty: the first proxy, in its own direction
@@ -72,7 +99,7 @@ class SearchConfig(Settings):
 
     @model_validator(mode="after")
     def _objectives_can_be_measured(self) -> SearchConfig:
-        measured = [SHARED_LOSS] if self.evaluator == "one-shot" else list(self.score.proxies)
+        measured = list(self.score.proxies) if self.evaluator == "proxy" else [SHARED_LOSS]
         known = [*measured, *COSTS, *LATENCIES]
         unknown = [name for name in self.objectives if name not in known]
         if unknown:
@@ -81,10 +108,23 @@ class SearchConfig(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _method_and_evaluator_fit(self) -> SearchConfig:
+        if self.search.method in ("hnas", "top") and self.evaluator != "train":
+            raise ValueError(f"search.method {self.search.method} ranks a pool by proxies and trains what it chooses: set evaluator: train")
+        return self
+
+    @property
+    def pool_size(self) -> int:
+        """Architectures that a method with a pool draws, and scores, over the whole search; 0 for the others."""
+        if self.search.method == "hnas":
+            return self.search.hnas.pool * (self.search.hnas.candidates if self.search.hnas.grow else 1)
+        return self.search.top.pool if self.search.method == "top" else 0
+
     def goals(self) -> Objectives:
         if self.objectives:
             return Objectives.of(dict(self.objectives))
-        if self.evaluator == "one-shot":
+        if self.evaluator != "proxy":
             return Objectives.of({SHARED_LOSS: "min"})
         from recnas.proxies.registry import get_proxies
 
@@ -96,6 +136,8 @@ class SearchConfig(Settings):
         return self.model_dump(
             mode="json",
             exclude={
+                "search": self.search.unused,
+                "short": {"train": {"threads", "checkpoint_seconds"}} if self.evaluator == "train" else True,
                 "train": {"threads", "checkpoint_seconds"},
                 "final": {
                     "train": {"threads", "checkpoint_seconds"},

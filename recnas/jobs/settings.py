@@ -12,7 +12,7 @@ from recnas.space.base import Space
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec_rules import ALIASES, FULL, SMALL
 from recnas.space.registry import get_space, space_options
-from recnas.train.settings import TrainSettings
+from recnas.train.settings import SupernetSettings
 
 LEAST_BATCH = 16
 
@@ -101,5 +101,5 @@ class WarmupConfig(Settings):
     seed: int = Field(0, ge=0)
     space: SpaceSettings = SpaceSettings()
     warmup: WarmupShare = WarmupShare()
-    train: TrainSettings = TrainSettings()
+    train: SupernetSettings = SupernetSettings()
     check: CheckSettings = CheckSettings()

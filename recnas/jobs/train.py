@@ -21,12 +21,14 @@ import torch
 
 from recnas.data.prepared import PreparedData
 from recnas.jobs.training import (
+    check_same_data,
     choose_device,
     make_embeddings,
     make_joined_loader,
     net_shape,
     new_trainer,
     train_with_checkpoints,
+    written_run,
 )
 from recnas.model.subnet import Subnet
 from recnas.progress import Progress
@@ -34,6 +36,7 @@ from recnas.run import RunDir, write_json
 from recnas.space.cost import count
 from recnas.space.nasrec_arch import NasrecArch
 from recnas.space.nasrec_json import dump_arch, to_dict
+from recnas.train.distributed import current_ranks
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork
 from recnas.train.settings import TrainSettings
@@ -58,26 +61,30 @@ def train(
     """
     settings = settings or TrainSettings()
     progress = progress or Progress(quiet=True)
+    ranks = current_ranks()
+    ranks.check_batch(settings.batch_size, "batch_size")
+    check_same_data(data)
     device = choose_device(settings)
-    run = RunDir.create(
-        out,
-        "train",
-        arch=to_dict(arch),
-        data={"path": str(data.path), "fingerprint": data.fingerprint},
-        settings=settings.model_dump(mode="json", exclude={"threads", "checkpoint_seconds"}),
-        on=on,
-    )
-    with run.locked():
-        (run.path / "arch.json").write_text(dump_arch(arch))
-        write_json(run.path / "schema.json", data.schema.to_dict())
-        done = {event["seed"]: event for event in run.ledger.read()}
+    facts: dict[str, Any] = {
+        "arch": to_dict(arch),
+        "data": {"path": str(data.path), "fingerprint": data.fingerprint},
+        "settings": settings.model_dump(mode="json", exclude={"threads", "checkpoint_seconds"}),
+        "on": on,
+    }
+    with written_run(out, "train", **facts) as run:
+        if ranks.first:
+            (run.path / "arch.json").write_text(dump_arch(arch))
+            write_json(run.path / "schema.json", data.schema.to_dict())
+        done = ranks.share({event["seed"]: event for event in run.ledger.read()} if ranks.first else {})
         for seed in range(first_seed, first_seed + seeds):
             if seed not in done:
                 done[seed] = _train_one(arch, data, run, settings, seed, device, progress, on)
-                run.ledger.append(done[seed])
+                if ranks.first:
+                    run.ledger.append(done[seed])
         run.ledger.close()
         result = _result(arch, data, settings, [done[seed] for seed in sorted(done)])
-        write_json(run.path / "result.json", result)
+        if ranks.first:
+            write_json(run.path / "result.json", result)
     return result
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,15 @@ from recnas.data.joined_loader import JoinedLoader
 from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
-from recnas.errors import ConfigError
+from recnas.errors import ConfigError, DataError
+from recnas.jobs.forecast import available_memory
 from recnas.model.embeddings import Embeddings, build_embeddings
+from recnas.model.embeddings_sharded import ShardedEmbeddings, build_sharded
 from recnas.model.nasrec_plan import NetShape
 from recnas.progress import Progress
+from recnas.run import RunDir
 from recnas.train.checkpoint import load_latest, save
+from recnas.train.distributed import RankTrainer, current_ranks
 from recnas.train.loop import Pace, Trainee, Trainer
 from recnas.train.settings import TrainSettings
 
@@ -27,13 +32,18 @@ def choose_device(settings: TrainSettings) -> torch.device:
     if settings.threads:
         torch.set_num_threads(settings.threads)
     if settings.device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(settings.device)
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    else:
+        device = torch.device(settings.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(
             f"train.device is {settings.device}, but torch sees no CUDA device here.",
             "Use train.device=cpu, or see: recnas doctor",
         )
+    ranks = current_ranks()
+    if ranks.several and device.type == "cuda":
+        device = torch.device("cuda", ranks.local_rank)
+        torch.cuda.set_device(device)
     return device
 
 
@@ -49,6 +59,8 @@ def net_shape(schema: Schema, settings: TrainSettings) -> NetShape:
 
 def make_embeddings(schema: Schema, settings: TrainSettings, seed: int, device: torch.device) -> Embeddings:
     tables = settings.embeddings
+    if current_ranks().several:
+        return _make_sharded(schema, settings, seed, device)
     return build_embeddings(
         schema,
         width=tables.width,
@@ -61,6 +73,36 @@ def make_embeddings(schema: Schema, settings: TrainSettings, seed: int, device: 
         cap=tables.cap,
         hash_rows=tables.hash_rows,
         offload=tables.offload,
+    )
+
+
+def _make_sharded(
+    schema: Schema, settings: TrainSettings, seed: int, device: torch.device
+) -> ShardedEmbeddings:
+    tables, ranks = settings.embeddings, current_ranks()
+    if tables.backend in ("plain", "fused") or tables.offload:
+        asked = "embeddings.offload" if tables.offload else f"embeddings.backend={tables.backend}"
+        raise ConfigError(
+            f"{asked} keeps all tables in one process, and there are {ranks.world}.",
+            "Leave it out: tables are then shared out over the processes.",
+        )
+    if device.type == "cuda":
+        memory = 0.85 * torch.cuda.mem_get_info(device)[0]  # the rest is for the network and batches
+    else:
+        memory = available_memory() / ranks.local_world
+    return build_sharded(
+        schema,
+        width=tables.width,
+        optimizer=tables.optimizer,
+        lr=tables.lr or settings.lr,
+        eps=settings.eps,
+        device=device,
+        seed=seed,
+        cap=tables.cap,
+        hash_rows=tables.hash_rows,
+        sharding=tables.sharding,
+        memory=int(memory),
+        batch_rows=-(-settings.batch_size // ranks.world),
     )
 
 
@@ -80,7 +122,7 @@ def make_loader(
     rows: int | None = None,
     split: str = "train",
 ) -> BatchLoader:
-    on_gpu = device.type == "cuda"
+    on_gpu, ranks = device.type == "cuda", current_ranks()
     return BatchLoader(
         data,
         split,
@@ -88,6 +130,9 @@ def make_loader(
         shuffle=settings.shuffle,
         seed=seed,
         rows=rows,
+        rank=ranks.rank,
+        world=ranks.world,
+        split_batches=ranks.several,
         pin_memory=on_gpu,
         prefetch=4 if on_gpu else 0,
     )
@@ -111,10 +156,13 @@ def train_with_checkpoints(
 
     Checkpoints go by the clock, so their number does not depend on the size of the data; they do not
     change what is computed. `last=False` leaves out the one at the end, for weights nobody will load.
+    Of several processes the first reads and writes; the others hand it their tables.
     """
-    saved = load_latest(folder, made_from)
-    if saved is not None:
-        trainer.load(saved.tensors, saved.facts)
+    ranks = current_ranks()
+    saved = load_latest(folder, made_from) if ranks.first else None
+    start = ranks.share(saved.step if saved is not None else None)
+    if start is not None:
+        trainer.load(saved.tensors if saved is not None else {}, saved.facts if saved is not None else {})
     pace = Pace(trainer.settings.checkpoint_seconds)
     batch = trainer.settings.batch_size
     progress.phase(name, trainer.total_steps * batch)
@@ -124,12 +172,17 @@ def train_with_checkpoints(
         progress.advance(batch, note=f"loss {loss:.4f}")
         if trainer.step % report_steps == 0 and on_report is not None:
             on_report(trainer.step, trainer.take_mean_loss())
-        if pace.due() and trainer.step < trainer.total_steps:
-            save(folder, trainer.step, trainer.tensors(), trainer.facts(), made_from)
+        if ranks.share(pace.due()) and trainer.step < trainer.total_steps:
+            keep(2)
+
+    def keep(number: int) -> None:
+        tensors = trainer.tensors()
+        if ranks.first:
+            save(folder, trainer.step, tensors, trainer.facts(), made_from, keep=number)
 
     trainer.run(on_step)
-    if last and (saved is None or saved.step < trainer.total_steps):
-        save(folder, trainer.step, trainer.tensors(), trainer.facts(), made_from, keep=1)
+    if last and (start is None or start < trainer.total_steps):
+        keep(1)
     progress.end()
 
 
@@ -141,4 +194,26 @@ def new_trainer(
     device: torch.device,
     steps: int | None = None,
 ) -> Trainer:
-    return Trainer(trainee, embeddings, loader, settings, steps or steps_of(loader, settings), device)
+    make = RankTrainer if current_ranks().several else Trainer
+    return make(trainee, embeddings, loader, settings, steps or steps_of(loader, settings), device)
+
+
+@contextmanager
+def written_run(out: Path | str, kind: str, **facts: Any) -> Iterator[RunDir]:
+    """The run directory: made, checked and locked by the first process, a mere path for the others."""
+    ranks = current_ranks()
+    if not ranks.first:
+        yield RunDir(Path(out))
+        return
+    run = RunDir.create(out, kind, **facts)
+    with run.locked():
+        yield run
+
+
+def check_same_data(data: PreparedData) -> None:
+    """Several machines may each have their own copy."""
+    if current_ranks().share(data.fingerprint) != data.fingerprint:
+        raise DataError(
+            f"process {current_ranks().rank} finds other data in {data.path} than the first process.",
+            "Copy the same prepared folder to every machine.",
+        )

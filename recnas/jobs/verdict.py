@@ -9,6 +9,8 @@ from recnas.progress import duration
 
 def verdict(result: dict[str, Any]) -> str:
     best, budgets, seconds = result["best"], result["budgets"], result["seconds"]
+    if "test_accuracy" in result:
+        return _of_a_table(result)
     goal, value = next(iter(best["values"].items()))
     spread = f" ± {result['test']['std']:.5f}" if result["test"]["std"] is not None else ""
     auc = f", AUC {result['test']['auc']:.5f}" if result["test"].get("auc") is not None else ""
@@ -20,3 +22,19 @@ def verdict(result: dict[str, Any]) -> str:
         "time: " + ", ".join(f"{name} {duration(spent)}" for name, spent in seconds.items()),
     ]
     return "\n".join(lines)
+
+
+def _of_a_table(result: dict[str, Any]) -> str:
+    best, budgets = result["best"], result["budgets"]
+    test = ", ".join(
+        f"{name} {value:.2f}" + (f" (of {result['best_possible'][name]:.2f})" if name in result["best_possible"] else "")
+        for name, value in result["test_accuracy"].items()
+        if value is not None
+    )
+    return "\n".join(
+        [
+            f"best: {best['arch']}, {best['params']:,} parameters",
+            f"test accuracy in percent: {test} (validation, which chose it: {result['valid_accuracy']:.2f})",
+            f"query {best['index'] + 1} of {budgets['scored']:,}, which stand for {budgets['epochs']:,} epochs of training",
+        ]
+    )

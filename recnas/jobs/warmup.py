@@ -19,6 +19,7 @@ import torch
 from recnas.data.prepared import PreparedData
 from recnas.jobs.settings import WarmupConfig, make_space
 from recnas.jobs.training import (
+    check_same_data,
     choose_device,
     make_embeddings,
     make_loader,
@@ -26,6 +27,7 @@ from recnas.jobs.training import (
     new_trainer,
     steps_of,
     train_with_checkpoints,
+    written_run,
 )
 from recnas.model.embeddings import Embeddings
 from recnas.model.nasrec_plan import HEAD_WEIGHT
@@ -34,6 +36,7 @@ from recnas.progress import Progress
 from recnas.run import RunDir, write_json
 from recnas.space.nasrec_json import to_dict
 from recnas.train.checkpoint import load_latest
+from recnas.train.distributed import current_ranks
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import SupernetPaths
 from recnas.train.paths import PathSampler
@@ -50,12 +53,13 @@ def warmup(config: WarmupConfig, out: Path | str, progress: Progress | None = No
     """Warm up as the config says; a run that exists is continued."""
     progress = progress or Progress(quiet=True)
     data = PreparedData.open(config.data)
+    ranks = current_ranks()
+    ranks.check_batch(config.train.batch_size, "train.batch_size")
+    check_same_data(data)
     device = choose_device(config.train)
     settled = config.model_dump(mode="json", exclude={"train": {"threads", "checkpoint_seconds"}})
-    run = RunDir.create(
-        out, "warmup", config=settled, data={"path": str(data.path), "fingerprint": data.fingerprint}
-    )
-    with run.locked():
+    origin = {"path": str(data.path), "fingerprint": data.fingerprint}
+    with written_run(out, "warmup", config=settled, data=origin) as run:
         started = time.monotonic()
         supernet, embeddings, steps = _warm(config, data, run, device, progress)
         seconds = time.monotonic() - started
@@ -72,7 +76,8 @@ def warmup(config: WarmupConfig, out: Path | str, progress: Progress | None = No
                 "std": statistics.stdev(checked) if len(checked) > 1 else None,
             },
         }
-        write_json(run.path / "result.json", result)
+        if ranks.first:
+            write_json(run.path / "result.json", result)
     return result
 
 
@@ -118,7 +123,8 @@ def _check(
 ) -> list[float]:
     """Validation log loss of random subnets under the shared weights; finished ones are not repeated."""
     rng = np.random.default_rng([config.seed, CHECK_STREAM])
-    done = {event["key"]: event for event in run.ledger.read()}
+    ranks = current_ranks()
+    done = ranks.share({event["key"]: event for event in run.ledger.read()} if ranks.first else {})
     losses = []
     progress.phase("check subnets", config.check.archs, "archs")
     for _ in range(config.check.archs):
@@ -130,7 +136,8 @@ def _check(
                 batch_size=config.train.eval_batch_size, rows=config.check.rows, device=device,
             )  # fmt: skip
             event = {"event": "subnet", "key": arch.shared_key, "arch": to_dict(arch), "valid": metrics}
-            run.ledger.append(event)
+            if ranks.first:
+                run.ledger.append(event)
         losses.append(event["valid"]["logloss"])
         progress.advance(1)
     run.ledger.close()

@@ -13,10 +13,10 @@ Two stages instead of one for two reasons: a fused kernel updates its tables ins
 could be clipped any more; and a backward pass made for scoring must not train. Behind the leaf, neither
 can happen, and every backend behaves the same.
 
-Backends: `fused` (torchrec on fbgemm's kernels) and `plain` (one torch table); `auto` takes the faster of
-those that load (`choose_backend`). State has the same layout in both, so a checkpoint moves between them. They start from the same bits
-and agree to rounding afterwards; either repeats itself bit for bit, with one thread or two. All of
-this was run on CPUs only.
+Backends: `fused` (torchrec on fbgemm's kernels), `plain` (one torch table) and `sharded` (torchrec over several
+processes: `embeddings_sharded.py`); `auto` takes the faster that loads (`choose_backend`). State has the same
+layout in all, so a checkpoint moves between them. They start from the same bits and agree to rounding
+afterwards; each repeats itself bit for bit, with one thread or two. All of this was run on CPUs only.
 
 Shape letters: B batch, F sparse fields, D embedding width.
 """
@@ -36,10 +36,10 @@ from torch import Tensor
 from recnas.data.schema import FIRST_VALUE_ID, UNKNOWN_ID, Schema
 from recnas.errors import ConfigError, DataError, RunError
 
-Backend = Literal["auto", "fused", "plain"]
+Backend = Literal["auto", "fused", "plain", "sharded"]
 Optimizer = Literal["adagrad", "rowwise-adagrad"]
 
-_CHECKED_ON_DEVICE = 16  # batches whose ids are checked on a GPU, where looking at them waits for the device
+CHECKED_ON_DEVICE = 16  # batches whose ids are checked on a GPU, where looking at them waits for the device
 
 
 class RowMap:
@@ -295,7 +295,7 @@ class Embeddings(ABC):
 
     def _fold(self, ids: Tensor) -> Tensor:
         ids = ids.to(self._stack().device)
-        if self.check_every_batch or ids.device.type == "cpu" or self._batches_seen < _CHECKED_ON_DEVICE:
+        if self.check_every_batch or ids.device.type == "cpu" or self._batches_seen < CHECKED_ON_DEVICE:
             self.row_map.check(ids)
         self._batches_seen += 1
         return self.row_map.fold(ids)
@@ -325,20 +325,23 @@ class Embeddings(ABC):
     def load_state_dict(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Copy in tables and optimizer state of any backend; nothing is written if something does not fit."""
         mine = self.state_dict()
-        for part, tensors in mine.items():
-            saved = state.get(part, {})
-            shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
-            saved_shapes = {name: list(tensor.shape) for name, tensor in saved.items()}
-            for name in [*shapes, *(name for name in saved_shapes if name not in shapes)]:
-                if shapes.get(name) != saved_shapes.get(name):
-                    raise RunError(
-                        f"the {part} of column {name} are {saved_shapes.get(name, 'absent')} in the checkpoint but "
-                        f"{shapes.get(name, 'absent')} here: other data, width, row limit or embedding optimizer.",
-                        "Use the data and the embeddings settings the checkpoint was made with.",
-                    )
+        check_state(mine, state)
         for part, tensors in mine.items():
             for name, tensor in tensors.items():
                 tensor.copy_(state[part][name])
+
+
+def check_state(mine: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Mapping[str, Tensor]]) -> None:
+    for part, tensors in mine.items():
+        shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+        saved = {name: list(tensor.shape) for name, tensor in state.get(part, {}).items()}
+        for name in [*shapes, *(name for name in saved if name not in shapes)]:
+            if shapes.get(name) != saved.get(name):
+                raise RunError(
+                    f"the {part} of column {name} are {saved.get(name, 'absent')} in the checkpoint but "
+                    f"{shapes.get(name, 'absent')} here: other data, width, row limit or embedding optimizer.",
+                    "Use the data and the embeddings settings the checkpoint was made with.",
+                )
 
 
 def build_embeddings(
@@ -357,7 +360,8 @@ def build_embeddings(
     """Allocate and initialise the tables of a schema.
 
     Args:
-        backend: `auto` is `fused` on a GPU if its libraries load and can do this width, else `plain`.
+        backend: `auto` is `fused` on a GPU if its libraries load and can do this width, else `plain`. `sharded`
+            is the same here: all tables in one process. Over several, see `build_sharded`.
         optimizer: `adagrad` keeps one sum per value, `rowwise-adagrad` one per row (memory / D).
         seed: of the initial values; a generator gives one seed.
         cap, hash_rows: at most so many rows per table; see `RowMap`.
@@ -381,7 +385,7 @@ def build_embeddings(
         seed = int(torch.randint(2**62, (), generator=seed))
     device = torch.device(device)
     home = torch.device("cpu") if offload else device
-    if backend == "auto":
+    if backend in ("auto", "sharded"):
         backend = choose_backend(home, width, schema.n_sparse)
     row_map = RowMap(schema, cap, hash_rows, home)
     make = FusedEmbeddings if backend == "fused" else PlainEmbeddings

@@ -68,6 +68,7 @@ class Searcher(ABC, Generic[ArchT]):
     name: ClassVar[str]
     stream: ClassVar[int]  # apart for each kind of searcher, so that equal seeds give unrelated draws
     settings_class: ClassVar[type[Settings]]
+    uses_evidence: ClassVar[bool] = False  # whether it ranks a pool by training-free figures
 
     def __init__(
         self,

@@ -8,14 +8,21 @@ from typing import Any
 from recnas.config import Settings, check_settings
 from recnas.errors import ConfigError
 from recnas.search.base import Searcher
+from recnas.search.bohb import Bohb
+from recnas.search.evidence import Evidence
 from recnas.search.evolution import Evolution
+from recnas.search.hnas import Hnas
 from recnas.search.limits import Gate
 from recnas.search.local import LocalSearch
 from recnas.search.objective import Objectives
 from recnas.search.random_search import RandomSearch
+from recnas.search.reinforce import Reinforce
+from recnas.search.settings import EvolutionSettings
+from recnas.search.top import TopOfPool
 from recnas.space.base import Space, nearest_name
 
-_SEARCHERS: dict[str, type[Searcher[Any]]] = {cls.name: cls for cls in (Evolution, RandomSearch, LocalSearch)}
+_LISTED: tuple[type[Searcher[Any]], ...] = (Evolution, RandomSearch, LocalSearch, Hnas, TopOfPool, Reinforce, Bohb)
+_SEARCHERS: dict[str, type[Searcher[Any]]] = {cls.name: cls for cls in _LISTED}
 
 
 def searcher_names() -> tuple[str, ...]:
@@ -28,6 +35,13 @@ def searcher_settings(name: str, settings: Mapping[str, Any] | None = None) -> S
     return check_settings(_find(name).settings_class, dict(settings or {}), source=f"searcher {name}")
 
 
+def planned(settings: Settings) -> int:
+    """How many candidates a searcher with these settings proposes, without building one."""
+    if isinstance(settings, EvolutionSettings):
+        return settings.population + settings.generations * settings.children
+    return int(settings.candidates)  # type: ignore[attr-defined]  # all others count them
+
+
 def get_searcher(
     name: str,
     space: Space[Any],
@@ -35,8 +49,12 @@ def get_searcher(
     seed: int,
     settings: Settings | Mapping[str, Any] | None = None,
     gate: Gate[Any] | None = None,
+    evidence: Evidence | None = None,
 ) -> Searcher[Any]:
-    """The searcher called `name`, ready to ask; see `recnas.search.base`."""
+    """The searcher called `name`, ready to ask; see `recnas.search.base`.
+
+    `evidence` goes to those that rank a pool before they propose (`hnas`, `top`); the others need none.
+    """
     cls = _find(name)
     if not isinstance(settings, Settings):
         settings = searcher_settings(name, settings)
@@ -45,6 +63,8 @@ def get_searcher(
             f"searcher {name!r} was given {type(settings).__name__}", f"give it {cls.settings_class.__name__}"
         )
     build: Any = cls  # every registered class takes these five; the base leaves constructors free
+    if cls.uses_evidence:
+        return build(space, objectives, seed, settings, gate, evidence)
     return build(space, objectives, seed, settings, gate)
 
 

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from recnas.data.loader import BatchLoader
+from recnas.data.part import PartBatch
 from recnas.data.prepared import PreparedData
 from recnas.model.embeddings import Embeddings
+from recnas.train.distributed import current_ranks
 from recnas.train.loop import Network
 from recnas.train.metrics import Metrics
 
@@ -31,21 +33,30 @@ def evaluate(
     """`logloss`, `auc` and the rest of `Metrics.result`; `rows` limits it to the first rows.
 
     A module is in eval mode meanwhile and gets its own mode back. `on_logits` sees the logits of every batch.
+    Processes that train together share the rows of every batch; the first puts them in order again, so the
+    metrics are as exact as in one process, and all are given its result.
     """
+    ranks = current_ranks()
+    loader = BatchLoader(
+        data, split, batch_size, rows=rows, rank=ranks.rank, world=ranks.world, split_batches=ranks.several
+    )
     metrics = Metrics()
     was_training = isinstance(network, nn.Module) and network.training
     if isinstance(network, nn.Module):
         network.eval()
     try:
-        for batch in BatchLoader(data, split, batch_size, rows=rows).epoch():
+        for batch in loader.epoch():
             batch = batch.to(device)
-            logits = network(batch.dense, embeddings.lookup(batch.ids))
-            metrics.update(logits, batch.label)
+            logits, label = network(batch.dense, embeddings.lookup(batch.ids)), batch.label
+            if isinstance(batch, PartBatch):
+                logits, label = ranks.rows(logits, batch.whole), ranks.rows(label, batch.whole)
+            if ranks.first:
+                metrics.update(logits, label)
             if on_logits is not None:
                 on_logits(logits)
             if on_rows is not None:
-                on_rows(len(batch))
+                on_rows(len(label))
     finally:
         if isinstance(network, nn.Module):
             network.train(was_training)
-    return metrics.result()
+    return ranks.share(metrics.result() if ranks.first else {})

@@ -19,7 +19,7 @@ from recnas.data.batch import Batch
 from recnas.data.joined_loader import JoinedLoader
 from recnas.data.loader import BatchLoader
 from recnas.errors import RunError
-from recnas.model.embeddings import Embeddings
+from recnas.model.embeddings import Embeddings, Lookup
 from recnas.model.nasrec_plan import HEAD_WEIGHT
 from recnas.model.supernet import Supernet
 from recnas.train.paths import PathSampler
@@ -143,26 +143,31 @@ class Trainer:
         settings = self.settings
         rate = self.schedule(self.step)
         network, slices = self.trainee.at_step(self.step)
-        # Before the lookup: fused kernels take their rate along in the forward pass.
-        self.embeddings.set_lr(
-            rate if settings.embeddings.lr is None else rate / settings.lr * settings.embeddings.lr
-        )
+        self._set_table_rate(rate)
         lookup = self.embeddings.begin(batch.ids)
         with self.autocast():
             logits = network(batch.dense, lookup.leaf)
         loss = F.binary_cross_entropy_with_logits(logits.float(), batch.label)
         loss.backward()
         value = float(loss.detach())
-        if value != value or value in (float("inf"), float("-inf")):
+        if not is_finite(value):
             raise NotFinite(value, self.step, self.loader.state_dict())
         scale = 1.0
         if settings.clip is not None:
             scale = clip_scale([*gradients(slices), lookup.table_gradient()], settings.clip)
+        self._step(slices, lookup, rate, scale)
+        return value
+
+    def _set_table_rate(self, rate: float) -> None:
+        """Before the lookup: fused kernels take their rate along in the forward pass."""
+        own = self.settings.embeddings.lr
+        self.embeddings.set_lr(rate if own is None else rate / self.settings.lr * own)
+
+    def _step(self, slices: list[Slice], lookup: Lookup, rate: float, scale: float) -> None:
         heads = [one for one in slices if one[2] == HEAD_WEIGHT]
         self.optimizer.step(heads, rate * self.head_lr_share, scale)
         self.optimizer.step([one for one in slices if one[2] != HEAD_WEIGHT], rate, scale)
         lookup.apply(scale)
-        return value
 
     def take_mean_loss(self) -> float | None:
         """Mean training loss since the last call."""
@@ -172,12 +177,17 @@ class Trainer:
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor of the state by name, aliases of the live memory."""
+        found = self._whole_tensors()
+        for part, tables in self.embeddings.state_dict().items():
+            found |= {f"embeddings/{part}/{name}": tensor for name, tensor in tables.items()}
+        return found
+
+    def _whole_tensors(self) -> dict[str, Tensor]:
+        """Network and optimizer: what every process that trains along has all of."""
         found = {f"network/{name}": tensor.detach() for name, tensor in self.trainee.storages.items()}
         for part, value in self.optimizer.state_dict().items():
             if part != "steps":
                 found |= {f"optimizer/{part}/{name}": tensor for name, tensor in value.items()}
-        for part, tables in self.embeddings.state_dict().items():
-            found |= {f"embeddings/{part}/{name}": tensor for name, tensor in tables.items()}
         return found
 
     def facts(self) -> dict[str, Any]:
@@ -214,6 +224,9 @@ class Trainer:
         self.embeddings.load_state_dict(
             {key.partition("/")[2]: value for key, value in parts.items() if key.startswith("embeddings/")}
         )
+        self._go_to(facts)
+
+    def _go_to(self, facts: Mapping[str, Any]) -> None:
         self.loader.load_state_dict(facts["position"])
         self.step = int(facts["step"])
         self.loss_sum, self.loss_steps = float(facts["loss_sum"]), int(facts["loss_steps"])
@@ -230,6 +243,10 @@ class NotFinite(RunError):
 
     def __reduce__(self) -> tuple:
         return (RunError, (self.what, self.fix))
+
+
+def is_finite(value: float) -> bool:
+    return value == value and value not in (float("inf"), float("-inf"))
 
 
 def _optimizer(storages: Mapping[str, Tensor], settings: TrainSettings) -> SliceOptimizer:

@@ -1,24 +1,38 @@
-"""What a training run can be told. Defaults are the reference's search-time settings."""
+"""What a training run can be told.
+
+A supernet starts from the reference's settings: Adagrad at 0.12 for everything. A network trained from scratch
+starts from AdamW for its layers, Adagrad at 0.12 for its tables. At Adagrad's 0.12 the loss of wide networks
+climbs to several times that of a constant guess within ten steps, and what is then compared is how long each
+takes to recover.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from recnas.config import Settings
+
+RATES = {"adagrad": 0.12, "adamw": 0.002}  # unless a rate is given
 
 
 class EmbeddingSettings(Settings):
     """The tables every network of a run reads."""
 
-    backend: Literal["auto", "fused", "plain"] = "auto"
+    backend: Literal["auto", "fused", "plain", "sharded"] = "auto"
     width: int = Field(16, ge=1)
     optimizer: Literal["adagrad", "rowwise-adagrad"] = "adagrad"
-    lr: float | None = Field(None, gt=0)  # None: the same as the network's
+    lr: float | None = Field(None, gt=0)  # None: the network's if that is Adagrad's too, otherwise 0.12
     cap: int | None = Field(None, ge=3)  # most rows per table, the most frequent
     hash_rows: int | None = Field(None, ge=3)
     offload: bool = False  # keep the tables in host memory while a GPU trains the rest
+    sharding: Literal["table-wise", "column-wise", "row-wise"] | None = None  # over processes; None: planned
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `sharding` unless it is set, so that runs from before it existed can be continued."""
+        return {name: value for name, value in handler(self).items() if name != "sharding" or value is not None}
 
 
 class TrainSettings(Settings):
@@ -26,8 +40,8 @@ class TrainSettings(Settings):
 
     batch_size: int = Field(512, ge=1)
     epochs: float = Field(1.0, gt=0)
-    optimizer: Literal["adagrad", "adamw"] = "adagrad"
-    lr: float = Field(0.12, gt=0)
+    optimizer: Literal["adagrad", "adamw"] = "adamw"  # of the layers; tables have Adagrad
+    lr: float = Field(0.002, gt=0)  # unless given: 0.002 for AdamW, 0.12 for Adagrad
     eps: float = Field(1e-2, gt=0)  # of Adagrad
     weight_decay: float = Field(0.0, ge=0)  # of AdamW
     schedule: Literal["cosine", "constant"] = "cosine"
@@ -46,3 +60,24 @@ class TrainSettings(Settings):
     device: str = "auto"
     checkpoint_seconds: float = Field(60.0, ge=0)
     embeddings: EmbeddingSettings = EmbeddingSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rates_suit_the_optimizer(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        optimizer = given.get("optimizer", cls.model_fields["optimizer"].default)
+        filled = {"lr": RATES[optimizer], **given} if optimizer in RATES else given
+        tables = filled.get("embeddings", {})
+        if isinstance(tables, EmbeddingSettings):
+            tables = tables.model_dump()
+        if optimizer == "adamw" and isinstance(tables, dict) and tables.get("lr") is None:
+            filled = {**filled, "embeddings": {**tables, "lr": RATES["adagrad"]}}
+        return filled
+
+
+class SupernetSettings(TrainSettings):
+    """How a weight-sharing supernet is trained."""
+
+    optimizer: Literal["adagrad", "adamw"] = "adagrad"
+    lr: float = Field(0.12, gt=0)

@@ -53,7 +53,11 @@ def clip_scale(grads: Sequence[Tensor], max_norm: float) -> float:
 
     A factor rather than scaled gradients: the optimizer multiplies it in, so nothing is written twice.
     """
-    norm = global_norm(grads)
+    return scale_to(global_norm(grads), max_norm)
+
+
+def scale_to(norm: float, max_norm: float) -> float:
+    """`clip_scale` of a norm that is known."""
     return min(1.0, max_norm / (norm + 1e-6)) if norm > max_norm else 1.0
 
 

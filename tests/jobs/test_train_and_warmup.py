@@ -131,15 +131,21 @@ def test_a_supernet_of_other_data_is_refused(warm: Path, tmp_path: Path):
 
 def test_every_shipped_config_is_valid():
     from recnas.config import load_settings
-    from recnas.jobs.search_settings import SearchConfig
+    from recnas.jobs.cell_scores import CellCorrelation
+    from recnas.jobs.search_kinds import load_search
     from recnas.jobs.settings import WarmupConfig
     from recnas.resources import resource_dir
 
     found = sorted(resource_dir("configs").rglob("*.yaml"))
     assert found
     for path in found:
-        load_settings(WarmupConfig if path.stem == "warmup" else SearchConfig, path)
-        header = path.read_text().split("\ndata:")[0]
+        if path.stem == "warmup":
+            load_settings(WarmupConfig, path)
+        elif path.stem.startswith(("correlate", "scores-")):
+            load_settings(CellCorrelation, path)
+        else:
+            load_search(path)
+        header = "\n".join(line for line in path.read_text().splitlines() if line.startswith("#"))
         for part in ("What it does:", "How long:", "Run:", "Override:"):
             assert part in header, path
 

@@ -25,7 +25,7 @@ ROWS: list[tuple[str, ...]] = [
     ("jobs",),
     ("report",),
     ("cli",),
-    ("api",),
+    ("api", "__main__"),
     ("testing",),
 ]
 

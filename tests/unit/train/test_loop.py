@@ -20,7 +20,7 @@ from recnas.train.checkpoint import load_latest, save
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork, NotFinite, SupernetPaths, Trainer
 from recnas.train.paths import PathSampler
-from recnas.train.settings import TrainSettings
+from recnas.train.settings import SupernetSettings, TrainSettings
 
 
 @pytest.fixture(autouse=True)
@@ -104,8 +104,8 @@ def test_a_loss_that_is_not_a_number_stops_and_says_where(criteo_data):
 
 
 def test_clipping_bounds_the_update(criteo_data):
-    free = make(criteo_data, "subnet", 1, TrainSettings(batch_size=64, clip=None, schedule="constant"))
-    tight = make(criteo_data, "subnet", 1, TrainSettings(batch_size=64, clip=1e-6, schedule="constant"))
+    free = make(criteo_data, "subnet", 1, TrainSettings(batch_size=64, optimizer="adagrad", clip=None, schedule="constant"))
+    tight = make(criteo_data, "subnet", 1, TrainSettings(batch_size=64, optimizer="adagrad", clip=1e-6, schedule="constant"))
     before = {name: tensor.clone() for name, tensor in free.tensors().items()}
     free.run()
     tight.run()
@@ -125,7 +125,7 @@ BFLOAT16 = """
 import sys
 import torch
 from recnas.data.prepared import PreparedData
-from recnas.train.settings import TrainSettings
+from recnas.train.settings import SupernetSettings, TrainSettings
 sys.path.insert(0, sys.argv[2])
 from test_loop import make
 torch.set_num_threads(1)
@@ -150,3 +150,15 @@ def test_bfloat16_trains_like_float32(criteo_data):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_rates_follow_the_optimizer_unless_given():
+    def rates(settings: TrainSettings) -> tuple[float, float | None]:
+        return settings.lr, settings.embeddings.lr
+
+    assert rates(TrainSettings()) == (0.002, 0.12)  # AdamW for the layers, Adagrad for the tables
+    assert rates(TrainSettings(optimizer="adagrad")) == (0.12, None)
+    assert rates(TrainSettings(lr=0.01, embeddings={"lr": 0.05})) == (0.01, 0.05)
+    assert rates(SupernetSettings()) == (0.12, None)
+    assert rates(SupernetSettings(optimizer="adamw")) == (0.002, 0.12)
+    assert TrainSettings(**TrainSettings().model_dump()) == TrainSettings()

@@ -1,0 +1,173 @@
+"""Score tables of NAS-Bench-201 from runs that scored cells, and the correlations of everything in them.
+
+    RUN/ledger.jsonl        one line per network (`recnas.jobs.cells`)
+    RUN/correlation.json    by proxy: Spearman, Kendall, intervals; then HNAS's guarantees
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from recnas.bench.correlation import rank_correlation
+from recnas.bench.guarantee import correlate_guarantee
+from recnas.bench.nasbench201 import Nb201Table
+from recnas.bench.scores import ScoreTable
+from recnas.config import Settings
+from recnas.errors import ConfigError, DataError, RunError
+from recnas.jobs.cells import CellSettings, sample_cells, score_cells
+from recnas.progress import Progress
+from recnas.run import RunDir, write_json
+from recnas.space.nasbench201_key import key
+
+
+class CellSpace(Settings):
+    name: Literal["nasbench201"] = "nasbench201"
+
+
+class GuaranteeSettings(Settings):
+    """Which metrics are tried as M of HNAS's guarantees; those without scores are left out."""
+
+    metrics: tuple[str, ...] = (
+        "grad_norm", "snip", "grasp", "ntk_trace", "knas_root", "fisher", "synflow", "naswot",
+    )  # fmt: skip
+    kappa: str = "ntk_cond"
+    reading: Literal["paper", "released"] = "paper"
+
+
+class CellCorrelation(Settings):
+    """`recnas correlate CONFIG` for cells: score them (or read a score table), then lay them beside the accuracies."""
+
+    space: CellSpace = CellSpace()
+    table: str | None = None  # nb201.parquet; null: in the folder RECNAS_TABLES names
+    scores: str | None = None  # a score table; null: score `cells` cells now
+    cells: int | None = Field(1000, ge=2)  # random cells; null: all
+    score: CellSettings = CellSettings()
+    datasets: tuple[str, ...] = ("cifar10",)
+    epochs: int = 200
+    guarantee: GuaranteeSettings = GuaranteeSettings()
+    resamples: int = Field(100, ge=0)  # of the intervals
+
+
+def pack_scores(runs: Sequence[Path | str]) -> ScoreTable:
+    """The ledgers of scoring runs side by side: the networks that all of them hold, so that a gap means degenerate."""
+    archs: dict[str, str] = {}
+    found: dict[str, dict[str, float]] = {}
+    made: list[dict[str, Any]] = []
+    held: list[set[str]] = []
+    for path in runs:
+        run = RunDir.open(path)
+        run.check("cells")
+        settings = run.manifest()["settings"]
+        width = settings["channels"]
+        for name in settings["proxies"]:
+            if f"{name}@{width}" in found:
+                raise RunError(f"{path} holds {name} at {width} channels, and so does a run before it.", "Name each scoring once.")
+            found[f"{name}@{width}"] = {}
+        made.append(settings)
+        held.append(set())
+        for event in run.ledger.read():
+            held[-1].add(event["key"])
+            archs.setdefault(event["key"], event["arch"])
+            for name, score in event["scores"].items():
+                if "reason" in score:
+                    continue
+                found[f"{name}@{width}"][event["key"]] = score["value"]
+                if "root" in score["terms"]:
+                    found.setdefault(f"{name}_root@{width}", {})[event["key"]] = score["terms"]["root"]
+    keys = tuple(sorted(set.intersection(*held))) if held else ()
+    if not keys:
+        raise RunError("there is no network that all of these runs have scored.", "recnas correlate nasbench201/scores-c4 --out RUN")
+    columns = {name: np.array([by_key.get(k, np.nan) for k in keys]) for name, by_key in found.items()}
+    return ScoreTable(keys, tuple(archs[k] for k in keys), columns, key, "the packed scores", {"runs": made})
+
+
+def correlate_config(
+    config: CellCorrelation, out: Path | str, workers: int = 1, progress: Progress | None = None
+) -> list[dict[str, Any]]:
+    """Score what is not scored, correlate, write `correlation.json`; one row per (data set, proxy or guarantee)."""
+    table = Nb201Table.read(config.table)
+    out = Path(out)
+    if config.scores is None:
+        chosen = sample_cells(table, len(table) if config.cells is None else config.cells)
+        score_cells([table.archs[row] for row in chosen], out, config.score, workers, progress)
+        scores = pack_scores([out])
+    else:
+        scores = ScoreTable.read(config.scores, key)
+        chosen = sample_cells(table, len(table) if config.cells is None else config.cells)
+    rows = correlate_scores(table, scores, chosen, config)
+    write_json(out / "correlation.json", {"table": table.name, "rows": rows})
+    return rows
+
+
+def correlate_scores(
+    table: Nb201Table, scores: ScoreTable, chosen: Sequence[int], config: CellCorrelation
+) -> list[dict[str, Any]]:
+    """Signed so that +1 is perfect; degenerate networks rank last."""
+    at = scores.rows_of([key(table.archs[row]) for row in chosen])
+    better = _directions(list(scores.columns))
+    found: list[dict[str, Any]] = []
+    for dataset in config.datasets:
+        accuracy = table.accuracy(dataset, "test", config.epochs)[list(chosen)]
+        if np.isnan(accuracy).any():
+            raise DataError(f"{table.name} has no {dataset} accuracy for some of the cells.", "Import the whole table.")
+        for name, values in scores.columns.items():
+            if name.partition("@")[0].endswith("_root"):
+                continue  # ranks as the proxy itself
+            signed = better[name] * values[at]
+            dead = int(np.isnan(signed).sum())
+            figures = rank_correlation(_last(signed), accuracy, resamples=config.resamples).to_dict()
+            found.append({"proxy": name, "dataset": dataset, "degenerate": dead, **figures})
+        for metric, kappa in guarantee_pairs(scores, config.guarantee):
+            m, k = scores.column(metric)[at], scores.column(kappa)[at]
+            for row in correlate_guarantee(m, k, accuracy, config.guarantee.reading, config.resamples):
+                found.append({"proxy": f"{row['form']} {metric}, {kappa}", "dataset": dataset, "metric": metric, "kappa": kappa, **row})
+    return found
+
+
+def guarantee_pairs(scores: ScoreTable, settings: GuaranteeSettings) -> list[tuple[str, str]]:
+    """Metric and condition number: the metric at its greatest width, the condition number at its smallest."""
+
+    def widths(name: str) -> list[str]:
+        if "@" in name:
+            return [name] if name in scores.columns else []
+        has = [column for column in scores.columns if column.partition("@")[0] == name]
+        return sorted(has, key=lambda column: int(column.partition("@")[2]))
+
+    kappas = widths(settings.kappa)
+    return [(has[-1], kappas[0]) for metric in settings.metrics if (has := widths(metric)) and kappas]
+
+
+def load_config(data: dict[str, Any], faults: Sequence[str], source: str) -> CellCorrelation:
+    from recnas.config import check_settings
+    from recnas.proxies.registry import get_proxies
+
+    config = check_settings(CellCorrelation, data, source, faults)
+    try:
+        get_proxies(config.score.proxies)
+    except ConfigError as error:
+        raise ConfigError(error.what, "Correct score.proxies.") from None
+    return config
+
+
+def _directions(columns: Sequence[str]) -> dict[str, float]:
+    from recnas.proxies.registry import get_proxies
+
+    found = {}
+    for column in columns:
+        name = column.partition("@")[0].removesuffix("_root")
+        (proxy,) = get_proxies([name])
+        found[column] = 1.0 if proxy.higher_is_better else -1.0
+    return found
+
+
+def _last(values: np.ndarray) -> np.ndarray:
+    """Missing values below all others."""
+    missing = np.isnan(values)
+    if missing.all():
+        return np.zeros(len(values))
+    return np.where(missing, values[~missing].min() - 1.0, values)

@@ -1,0 +1,102 @@
+"""HNAS on NASRec: a pool scored on the supernet, short trainings as queries, then the ordinary end of a search."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recnas.config import check_settings
+from recnas.errors import ConfigError
+from recnas.jobs.forecast import forecast
+from recnas.jobs.search import search
+from recnas.jobs.search_settings import SearchConfig
+from recnas.jobs.settings import make_space
+from recnas.search.hnas import guarantee
+from tests.jobs.search_helpers import small_search, what_counts
+
+HNAS = {
+    "warmup": {"share": 0.0},
+    "score": {"batches": 1, "batch_size": 16},
+    "evaluator": "train",
+    "short": {"rows": 1000, "valid_rows": 1000},
+    "search": {"method": "hnas", "hnas": {"candidates": 5, "pool": 8, "grow": False, "metric": "ntk_trace"}},
+}
+
+
+@pytest.fixture(scope="module")
+def finished(criteo_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("hnas") / "run"
+    search(small_search(criteo_data.path, **HNAS), out, workers=1)
+    return out
+
+
+def test_queries_are_the_best_of_a_scored_pool_and_are_trained(finished: Path):
+    lines, result = what_counts(finished)
+    candidates = [line for line in lines if line["event"] == "candidate"]
+    pool = {line["key"]: line for line in map(json.loads, (finished / "pool.jsonl").read_text().splitlines())}
+    assert len(candidates) == 5
+    assert {line["key"] for line in candidates} <= set(pool)
+    first = candidates[0]["facts"]
+    alive = [line for line in pool.values() if not any("reason" in score for score in line["scores"].values())]
+    m, kappa = (np.array([line["scores"][name]["value"] for line in alive]) for name in ("ntk_trace", "ntk_cond"))
+    value = guarantee(m / np.median(m), kappa / np.median(kappa), 10 ** first["log_mu"], first["nu_root"] ** 2)
+    assert candidates[0]["key"] == alive[int(np.argmin(value))]["key"]
+    assert all(line["values"] == {"valid_logloss": line["scores"]["valid_logloss"]["value"]} for line in candidates)
+    best = sorted(candidates, key=lambda line: line["values"]["valid_logloss"])[:2]
+    assert {line["key"] for line in lines if line["event"] == "trained"} == {line["key"] for line in best}
+    assert result["objectives"] == {"valid_logloss": "min"}
+    assert 0 < result["test"]["logloss"] < 2
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_a_ledger_and_a_pool_cut_anywhere_give_the_same_end(finished: Path, criteo_data, tmp_path: Path, keep: int):
+    out = tmp_path / "run"
+    shutil.copytree(finished, out)
+    for name, lines in (("ledger.jsonl", keep), ("pool.jsonl", 8 if keep > 1 else 3)):
+        text = (out / name).read_text().splitlines(keepends=True)
+        (out / name).write_text("".join(text[:lines]))
+    (out / "result.json").unlink()
+    shutil.rmtree(out / "best")
+    search(small_search(criteo_data.path, **HNAS), out, workers=1)
+    assert what_counts(out) == what_counts(finished)
+
+
+def test_a_ranker_of_the_pool_works_too(criteo_data, tmp_path: Path):
+    top = HNAS | {"search": {"method": "top", "top": {"candidates": 2, "pool": 4, "by": {"naswot": "max"}}}, "final": {"top": 1, "rows": 1000}}
+    search(small_search(criteo_data.path, **top), tmp_path / "run", workers=1)
+    pool = [json.loads(line) for line in (tmp_path / "run" / "pool.jsonl").read_text().splitlines()]
+    best = max(pool, key=lambda line: line["scores"]["naswot"]["value"] if "reason" not in line["scores"]["naswot"] else -np.inf)
+    lines, _ = what_counts(tmp_path / "run")
+    assert next(line for line in lines if line["event"] == "candidate")["key"] == best["key"]
+
+
+def test_it_is_forecast_without_building_a_pool(criteo_data):
+    config = small_search(criteo_data.path, **HNAS)
+    found = forecast(config, 1, criteo_data)
+    assert found.phases[1].what == "5 candidates"
+    more = small_search(criteo_data.path, **HNAS | {"short": {"rows": 10_000}})
+    assert forecast(more, 1, criteo_data).phases[1].bytes == pytest.approx(found.phases[1].bytes)
+
+
+def test_methods_with_a_pool_need_an_evaluator_that_trains(criteo_data):
+    with pytest.raises(ConfigError, match="evaluator: train"):
+        small_search(criteo_data.path, search={"method": "hnas"})
+
+
+def test_spaces_without_decisions_are_refused_before_anything_is_trained(criteo_data, tmp_path: Path):
+    config = small_search(criteo_data.path, search={"method": "reinforce"})
+    with pytest.raises(ConfigError, match="independent choices"):
+        search(config, tmp_path / "run", workers=1)
+
+
+def test_runs_from_before_these_methods_can_be_continued(criteo_data):
+    """A manifest says nothing about methods that were not chosen."""
+    facts = small_search(criteo_data.path).facts()
+    assert set(facts["search"]) == {"method", "evolution", "random", "local"}
+    assert "short" not in facts
+    assert check_settings(SearchConfig, facts, "the manifest").facts() == facts
+    make_space(small_search(criteo_data.path).space)

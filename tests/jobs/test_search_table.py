@@ -1,0 +1,185 @@
+"""Searches and correlations on a generated table of cells, end to end, through the commands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recnas.bench.nasbench201 import Nb201Table, write_generated
+from recnas.bench.scores import ScoreTable
+from recnas.cli.main import main
+from recnas.errors import ConfigError, DataError, RunError
+from recnas.jobs.cell_scores import pack_scores
+from recnas.jobs.search_kinds import load_search
+from recnas.jobs.search_table import search_table
+from recnas.resources import resource_dir
+from recnas.space.nasbench201 import Nb201Space
+from recnas.space.nasbench201_cost import count
+from recnas.space.nasbench201_key import key
+
+NEEDS_SCORES = ("hnas", "eigen-nas", "naswot", "te-nas")
+METHODS = (*NEEDS_SCORES, "rea", "random", "reinforce", "bohb")
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A generated table of all cells, and planted scores of all networks."""
+    folder = tmp_path_factory.mktemp("tables")
+    archs = list(Nb201Space().every())
+    write_generated(folder / "nb201.parquet", archs)
+    cells = {}
+    for arch in archs:
+        cells.setdefault(key(arch), arch)
+    keys = tuple(sorted(cells))
+    rng = np.random.default_rng(0)
+    size = np.array([count(cells[k]).params for k in keys], dtype=float)
+    columns = {
+        "ntk_trace@16": np.sqrt(size) * rng.lognormal(0, 0.2, len(keys)),
+        "ntk_cond@4": 1e9 / size * rng.lognormal(0, 0.5, len(keys)),
+        "naswot@16": np.log(size),
+    }
+    columns["ntk_trace@16"][::97] = np.nan
+    ScoreTable(keys, tuple(cells[k].text for k in keys), columns).write(folder / "scores.parquet")
+    return folder
+
+
+def config(tables: Path, name: str, *overrides: str):
+    extra = [f"scores={tables / 'scores.parquet'}"] if name in NEEDS_SCORES else []
+    small = {"hnas": ["search.hnas.pool=150"], "bohb": ["search.bohb.candidates=40", "search.bohb.draws=16"]}
+    extra += small.get(name, [])
+    return load_search(resource_dir("configs") / "nasbench201" / f"{name}.yaml", [f"table={tables}", *extra, *overrides])
+
+
+@pytest.fixture(scope="module")
+def table(tables: Path) -> Nb201Table:
+    return Nb201Table.read(tables)
+
+
+def ledger(run: Path) -> list[dict]:
+    lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["event"] == "candidate"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_shipped_search_finds_what_its_ledger_says(tables, table, tmp_path, name):
+    result = search_table(config(tables, name), tmp_path, table=table)
+    lines = [line for line in ledger(tmp_path) if line["values"]]
+    best = max(lines, key=lambda line: (line["values"]["valid_accuracy"], -line["index"]))
+    assert result["best"]["index"] == best["index"]
+    cell = Nb201Space().from_dict(json.loads((tmp_path / "best.json").read_text()))
+    row = table.archs.index(cell)
+    assert result["valid_accuracy"] == table.columns["cifar10_valid_12"][row]
+    assert result["test_accuracy"] == {data: table.columns[f"{data}_test_200"][row] for data in ("cifar10", "cifar100", "imagenet16")}
+    assert result["best"]["table_index"] == table.index[row]
+    asked = [line for line in lines if "same_as" not in line]
+    assert result["budgets"]["scored"] == len(asked)
+    assert result["budgets"]["epochs"] == 12 * len(asked)
+
+
+@pytest.mark.parametrize("name", ["hnas", "rea", "bohb"])
+def test_a_ledger_cut_anywhere_gives_the_same_end(tables, table, tmp_path, name):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    expected = search_table(config(tables, name), whole, table=table)
+    shutil.copytree(whole, cut)
+    lines = (whole / "ledger.jsonl").read_text().splitlines(keepends=True)
+    for keep in (0, 1, 7, 19):
+        (cut / "ledger.jsonl").write_text("".join(lines[:keep]) + '{"event": "cand')
+        (cut / "result.json").unlink()
+        found = search_table(config(tables, name), cut, table=table)
+        assert ledger(cut) == ledger(whole)
+        assert {k: v for k, v in found.items() if k != "seconds"} == {k: v for k, v in expected.items() if k != "seconds"}
+
+
+def test_long_looks_are_charged_and_decide(tables, table, tmp_path):
+    result = search_table(config(tables, "bohb", "query.levels=[12,200]", "search.bohb.candidates=40"), tmp_path, table=table)
+    lines = ledger(tmp_path)
+    assert {line["arch"]["level"] for line in lines} == {0, 1}
+    assert result["budgets"]["epochs"] == sum(line["epochs"] for line in lines if "same_as" not in line)
+    chosen = next(line for line in lines if line["index"] == result["best"]["index"])
+    assert chosen["arch"]["level"] == 1
+    with pytest.raises(ConfigError, match="for bohb"):
+        search_table(config(tables, "random", "query.levels=[12,200]"), tmp_path / "other", table=table)
+
+
+def test_limits_hold_and_count(tables, table, tmp_path):
+    search_table(config(tables, "hnas", "limits.params=5e5"), tmp_path, table=table)
+    assert all(line["cost"]["params"] <= 5e5 for line in ledger(tmp_path))
+
+
+def test_another_table_or_another_setting_is_refused(tables, table, tmp_path):
+    search_table(config(tables, "random"), tmp_path / "run", table=table)
+    with pytest.raises(RunError, match="another run"):
+        search_table(config(tables, "random", "seed=1"), tmp_path / "run", table=table)
+    write_generated(tmp_path / "nb201.parquet", table.archs, seed=1)
+    with pytest.raises(DataError, match="another table"):
+        search_table(config(tables, "random"), tmp_path / "run", table=Nb201Table.read(tmp_path))
+    (tmp_path / "nb201.parquet").write_bytes((tables / "nb201.parquet").read_bytes())  # the same table elsewhere
+    assert search_table(config(tmp_path, "random"), tmp_path / "run")["budgets"]["proposed"] == 100
+
+
+def test_the_commands_search_watch_resume_and_report(tables, tmp_path, capsys):
+    run, extra = str(tmp_path / "run"), [f"table={tables}", f"scores={tables / 'scores.parquet'}", "search.hnas.pool=150"]
+    assert main(["search", "nasbench201/hnas", "--out", run, "--quiet", *extra]) == 0
+    said = capsys.readouterr().out
+    assert "query" in said
+    assert "240 epochs" in said
+    assert "weights" not in said
+    assert main(["search", "--resume", run, "--quiet"]) == 0
+    assert main(["watch", run]) == 0
+    assert "retrain" not in capsys.readouterr().out
+    assert main(["search", "nasbench201/random", "--out", str(tmp_path / "random"), "--quiet", extra[0]]) == 0
+    assert main(["report", run, str(tmp_path / "random"), "-o", str(tmp_path / "report.html")]) == 0
+    assert "Mean test accuracy on cifar10" in capsys.readouterr().out
+    assert main(["report", run, "-o", str(tmp_path / "report.md")]) == 0
+    text = (tmp_path / "report.md").read_text()
+    assert "log loss" not in text.split("<details>")[0]
+
+
+def test_what_is_missing_is_said(tables, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("RECNAS_TABLES", raising=False)
+    assert main(["search", "nasbench201/random", "--out", str(tmp_path / "a"), "--quiet"]) == 2
+    assert "NATS-Bench" in capsys.readouterr().err
+    assert main(["search", "nasbench201/hnas", "--out", str(tmp_path / "b"), "--quiet", f"table={tables}", "scores=null"]) == 2
+    assert "score table" in capsys.readouterr().err
+    assert main(["search", "nasbench201/hnas", "--out", str(tmp_path / "c"), f"table={tables}", f"scores={tmp_path}/no.parquet"]) == 2
+    assert "recnas bench pack" in capsys.readouterr().err
+
+
+def test_scoring_packing_and_correlating_are_one_chain(tables, tmp_path, capsys):
+    common = [f"table={tables}", "score.images=generated", "score.cells=1", "score.batch_size=8", "cells=12", "resamples=5"]
+    for width, proxies in ((2, "[ntk_trace,ntk_cond,knas,params]"), (3, "[ntk_trace,naswot]")):
+        args = ["correlate", "nasbench201/correlate", "--out", str(tmp_path / f"c{width}"), "--quiet", *common]
+        assert main([*args, f"score.channels={width}", f"score.proxies={proxies}", "datasets=[cifar10]"]) == 0
+    capsys.readouterr()
+    packed = tmp_path / "scores.parquet"
+    assert main(["bench", "pack", str(tmp_path / "c2"), str(tmp_path / "c3"), "--out", str(packed)]) == 0
+    assert "11 networks" in capsys.readouterr().out, "two of the twelve cells are one network"
+    scores = ScoreTable.read(packed, key)
+    assert set(scores.columns) == {"ntk_trace@2", "ntk_cond@2", "knas@2", "knas_root@2", "params@2", "ntk_trace@3", "naswot@3"}
+    np.testing.assert_allclose(scores.columns["knas_root@2"] ** 2, scores.columns["knas@2"])
+    lines = [json.loads(line) for line in (tmp_path / "c3" / "ledger.jsonl").read_text().splitlines()]
+    for line in lines:  # a degenerate network is a gap, any other is its score
+        value = scores.columns["ntk_trace@3"][scores.keys.index(line["key"])]
+        score = line["scores"]["ntk_trace"]
+        assert np.isnan(value) if "reason" in score else value == score["value"]
+    assert main(["correlate", "nasbench201/correlate-all", "--out", str(tmp_path / "all"), "--json", f"table={tables}", f"scores={packed}", "cells=12", "resamples=5"]) == 0
+    rows = {row["proxy"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows["params@2"]["spearman"] > 0.5, "generated accuracy grows with size"
+    assert rows["non-realizable ntk_trace@3, ntk_cond@2"]["spearman"] >= rows["kappa/M ntk_trace@3, ntk_cond@2"]["spearman"]
+    kept = json.loads((tmp_path / "all" / "correlation.json").read_text())
+    assert {row["proxy"] for row in kept["rows"]} == set(rows)
+    assert main(["report", str(tmp_path / "all" / "correlation.json"), "-o", str(tmp_path / "r.md")]) == 0
+
+
+def test_runs_that_overlap_or_hold_nothing_are_refused(tmp_path, tables):
+    args = ["correlate", "nasbench201/correlate", "--out", str(tmp_path / "c2"), "--quiet", f"table={tables}", "score.images=generated"]
+    assert main([*args, "score.cells=1", "score.batch_size=8", "score.channels=2", "score.proxies=[params]", "cells=3", "resamples=0", "datasets=[cifar10]"]) == 0
+    with pytest.raises(RunError, match="so does a run before"):
+        pack_scores([tmp_path / "c2", tmp_path / "c2"])
+    (tmp_path / "c2" / "ledger.jsonl").write_text("")
+    with pytest.raises(RunError, match="no network that all"):
+        pack_scores([tmp_path / "c2"])
