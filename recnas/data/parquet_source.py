@@ -84,9 +84,11 @@ def _integers(array: pa.Array, missing: np.ndarray) -> Typed:
     if pa.types.is_uint64(array.type):
         values = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).view(np.int64)
         return Typed(values, missing, np.zeros(len(values), bool))
-    numbers = _numbers(array, missing)
     if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
-        return numbers._replace(values=pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False))
+        # Not by way of float64, which holds no odd number beyond 2^53.
+        values = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        return Typed(values, missing, np.zeros(len(values), bool))
+    numbers = _numbers(array, missing)
     whole = numbers.values == np.floor(numbers.values)
     return numbers._replace(
         values=np.where(whole, numbers.values, 0).astype(np.int64), bad=numbers.bad | ~whole

@@ -50,6 +50,13 @@ class PoolEngine(Engine):
         self._pool: list[_Worker] = []
 
     def map(self, items: Iterable[Any]) -> Iterator[Any]:
+        try:
+            yield from self._map(items)
+        finally:  # given up half-way: nobody may take a late answer for one to a later item
+            for worker in [worker for worker in self._pool if worker.item is not None]:
+                self._end(worker)
+
+    def _map(self, items: Iterable[Any]) -> Iterator[Any]:
         source = enumerate(items)
         again: deque[tuple[int, Any]] = deque()
         done: dict[int, tuple[bool, Any]] = {}
@@ -91,12 +98,14 @@ class PoolEngine(Engine):
                 self._replace(worker)
 
     def close(self) -> None:
-        for worker in self._pool:
-            worker.pipe.close()
-            worker.process.kill()
-        for worker in self._pool:
-            worker.process.join()
-        self._pool = []
+        for worker in list(self._pool):
+            self._end(worker)
+
+    def _end(self, worker: _Worker) -> None:
+        worker.pipe.close()
+        worker.process.kill()
+        worker.process.join()
+        self._pool.remove(worker)
 
     def pids(self) -> list[int]:
         """Process ids of the workers that live."""

@@ -381,3 +381,13 @@ def test_a_changed_file_is_found(criteo_file: Path, tmp_path: Path):
     path.write_bytes(content[:-4])
     with pytest.raises(DataError, match="bytes, but the manifest"):
         data.array("test", "ids")
+
+
+def test_whole_numbers_beyond_the_reach_of_floats_stay_apart():
+    import pyarrow as pa
+
+    from recnas.data.parquet_source import _integers
+
+    column = pa.array([2**53, 2**53 + 1, None, -(2**62) - 1], pa.int64())
+    missing = np.array([False, False, True, False])
+    assert _integers(column, missing).values.tolist() == [2**53, 2**53 + 1, 0, -(2**62) - 1]

@@ -87,6 +87,14 @@ def test_an_endless_source_is_read_only_a_little_ahead():
     assert next(drawn) < 12
 
 
+def test_a_map_given_up_half_way_leaves_no_late_answers():
+    with PoolEngine(Squares(), 2) as engine:
+        first = engine.map(itertools.count(100))
+        assert next(first)[0] == 100**2
+        first.close()
+        assert [value for value, _ in engine.map(range(4))] == [0, 1, 4, 9]
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_errors_arrive_in_their_place(workers: int):
     with open_engine(Faulty(), workers) as engine:
