@@ -108,17 +108,16 @@ class Best:
 
     def build(self, seed: int = 0) -> nn.Module:
         """A network of this architecture with freshly drawn weights; it reads (dense, embedded)."""
-        import torch
 
         from recnas.data.prepared import PreparedData
         from recnas.jobs.search_settings import SearchConfig
         from recnas.jobs.training import net_shape
-        from recnas.model.subnet import Subnet
+        from recnas.model.subnet import new_subnet
 
         config = SearchConfig.model_validate(self.run.folder.manifest()["config"])
         settings = config.final.retrain_train or config.final.train
         shape = net_shape(PreparedData.open(config.data).schema, settings)
-        return Subnet(self.arch, shape, torch.Generator().manual_seed(seed))
+        return new_subnet(self.arch, shape, seed)
 
     def load(self, seed: int = 0) -> nn.Module:
         """The same with the weights of its last training."""

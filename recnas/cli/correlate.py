@@ -3,6 +3,7 @@
   recnas bench build --data data/synthetic --archs 100 --out runs/table
   recnas correlate runs/warm-0 runs/warm-1 runs/warm-10 --table runs/table --proxies sigeo,zico,naswot,params
   recnas correlate nasbench201/correlate --out runs/nb201 cells=200        # cells, by a config; correlation.json
+  recnas correlate nasbench201/correlate-warm --out runs/warm               # after training each on 0, 10, 20, 40 %
 
 +1 is a perfect ranking. Intervals are 95 % bootstrap percentiles over architectures.
 """
@@ -90,7 +91,8 @@ def _cells(args: argparse.Namespace) -> int:
     for row in rows:
         figures = [_figure(row[name], row[f"{name}_interval"]) for name in ("spearman", "kendall")]
         held = row.get("held_out")
-        shown.append([row["proxy"], row["dataset"], str(row["n"]), *figures, "" if held is None else f"{held:+.3f}"])
+        name = row["proxy"] + (f", warm-up {row['share']:.0%}" if row.get("share") is not None else "")
+        shown.append([name, row["dataset"], str(row["n"]), *figures, "" if held is None else f"{held:+.3f}"])
     print(table(shown, ["proxy", "data", "cells", "Spearman", "Kendall", "held out"]))
     print(f"{args.out}/correlation.json: {len(rows)} rows")
     return 0

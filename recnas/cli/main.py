@@ -32,6 +32,7 @@ COMMANDS = {
     "plan": "plan how tables would be shared out over GPUs, without having them",
     "bench": "train a table of architectures, and run searchers on it",
     "correlate": "say how well proxies rank a table of trained architectures",
+    "theory": "compute infinite-width kernels, eigenvalue bounds and SiGeo's experiment 1",
     "watch": "follow a run",
     "report": "write one HTML or Markdown file about one or more runs",
     "draw": "draw an architecture, or two with their differences, as SVG",

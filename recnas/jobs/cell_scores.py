@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from recnas.bench.correlation import rank_correlation
 from recnas.bench.guarantee import correlate_guarantee
@@ -51,6 +51,15 @@ class CellCorrelation(Settings):
     epochs: int = 200
     guarantee: GuaranteeSettings = GuaranteeSettings()
     resamples: int = Field(100, ge=0)  # of the intervals
+    shares: tuple[float, ...] = ()  # warm-ups to compare, each scored in a folder of its own; empty: score.warmup alone
+
+    @model_validator(mode="after")
+    def _shares_are_scored_now(self) -> CellCorrelation:
+        if self.shares and self.scores is not None:
+            raise ValueError("shares are scored now, so scores must be null")
+        if any(not 0 <= share <= 1 for share in self.shares):
+            raise ValueError("shares must lie between 0 and 1")
+        return self
 
 
 def pack_scores(runs: Sequence[Path | str]) -> ScoreTable:
@@ -92,6 +101,14 @@ def correlate_config(
     """Score what is not scored, correlate, write `correlation.json`; one row per (data set, proxy or guarantee)."""
     table = Nb201Table.read(config.table)
     out = Path(out)
+    if config.shares:
+        rows = []
+        for share in dict.fromkeys(config.shares):
+            score = config.score.model_copy(update={"warmup": config.score.warmup.model_copy(update={"share": share})})
+            one = config.model_copy(update={"shares": (), "score": score})
+            rows += [row | {"share": share} for row in correlate_config(one, out / f"warm-{100 * share:g}", workers, progress)]
+        write_json(out / "correlation.json", {"table": table.name, "rows": rows})
+        return rows
     if config.scores is None:
         chosen = sample_cells(table, len(table) if config.cells is None else config.cells)
         score_cells([table.archs[row] for row in chosen], out, config.score, workers, progress)

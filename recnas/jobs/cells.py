@@ -21,12 +21,15 @@ from recnas.bench.correlation import rank_correlation
 from recnas.bench.nasbench201 import Nb201Table, Split
 from recnas.config import Settings
 from recnas.engines.base import open_engine
+from recnas.jobs.warm_cells import WarmCells, warm
 from recnas.progress import Progress
 from recnas.run import RunDir
 from recnas.space.nasbench201_arch import Nb201Arch
 from recnas.space.nasbench201_key import key
 
 CELL_STREAM = 6  # keeps the cells that are drawn apart from every other draw of a seed
+
+GENERATED_ROWS = 640  # what a warm-up on generated images is a share of
 
 
 class CellSettings(Settings):
@@ -40,6 +43,11 @@ class CellSettings(Settings):
     batches: int = Field(2, ge=1)
     batch_size: int = Field(64, ge=1)
     seed: int = Field(0, ge=0)
+    warmup: WarmCells = WarmCells()
+
+    def facts(self) -> dict[str, Any]:
+        """What must be the same for a run to be continued; a warm-up says nothing where there is none."""
+        return self.model_dump(mode="json", exclude={"images_path"} | (set() if self.warmup.share else {"warmup"}))
 
 
 @dataclass(frozen=True)
@@ -63,18 +71,21 @@ class CellWork:
         torch.set_num_threads(1)  # the same rounding whatever the number of workers
         if settings.images == "generated":
             images = generated_images(rows=settings.batches * settings.batch_size, seed=settings.seed)
+            training = generated_images(rows=GENERATED_ROWS, seed=settings.seed)  # the same patterns
         else:
-            images = load_images(settings.images, settings.images_path)
+            images = training = load_images(settings.images, settings.images_path)
         drawn = image_batches(images, settings.batch_size, settings.batches, settings.seed)
         batches = [ScoringBatch((pixels,), labels) for pixels, labels in drawn]
         body = Body(channels=settings.channels, cells=settings.cells, classes=images.classes, image=images.side)
-        proxies = get_proxies(settings.proxies, lambdas=Lambdas.for_case("vision", warmed=False))
+        proxies = get_proxies(settings.proxies, lambdas=Lambdas.for_case("vision", warmed=settings.warmup.share > 0))
 
         def call(ops: Sequence[str]) -> dict[str, Any]:
             started = time.monotonic()
             network = Nb201Network(Nb201Arch(tuple(ops)), body, settings.seed)
+            losses = warm(network, training, settings.warmup, settings.seed)
+            warmed = {"warmup": {"steps": len(losses), "first": losses[0], "last": losses[-1]}} if losses else {}
             scores = score(network, batches, proxies, settings.seed)
-            return {"scores": as_json(scores), "seconds": time.monotonic() - started}
+            return {"scores": as_json(scores), **warmed, "seconds": time.monotonic() - started}
 
         return call
 
@@ -84,7 +95,7 @@ def score_cells(
 ) -> list[dict[str, Any]]:
     """One result per cell, in order; networks that several cells share are scored once."""
     progress = progress or Progress(quiet=True)
-    run = RunDir.create(out, "cells", settings=settings.model_dump(mode="json", exclude={"images_path"}))
+    run = RunDir.create(out, "cells", settings=settings.facts())
     keys = [key(arch) for arch in archs]
     with run.locked():
         found = {event["key"]: event for event in run.ledger.read()}

@@ -29,7 +29,7 @@ from recnas.errors import ConfigError, RecnasError
 from recnas.jobs.compare_floors import FLOORS
 from recnas.jobs.training import make_embeddings, net_shape
 from recnas.model.embeddings import Embeddings
-from recnas.model.subnet import Subnet
+from recnas.model.subnet import new_subnet
 from recnas.run import RunDir
 from recnas.space.cost import count
 from recnas.space.nasrec_arch import NasrecArch
@@ -184,7 +184,7 @@ def build_entrant(
         assert entrant.arch is not None
         settings = settings.model_copy(update={**changes, **dict(entrant.options)})
         arch = from_dict(entrant.arch)
-        network: nn.Module = Subnet(arch, net_shape(schema, settings), torch.Generator().manual_seed(seed))
+        network: nn.Module = new_subnet(arch, net_shape(schema, settings), seed)
         counted = count(arch, schema, width=width, layernorm=settings.layernorm)
         params, macs, columns = counted.params, counted.macs, width
     else:

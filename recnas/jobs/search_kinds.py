@@ -1,4 +1,4 @@
-"""Which search a config asks for, by its space: NASRec on prepared data, or cells on a table."""
+"""Which search a config asks for, by its method and space: on a supernet of cells, on a table, or NASRec on prepared data."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 
 from recnas.config import apply_overrides, check_settings, read_yaml
 from recnas.engines.base import EngineChoice
+from recnas.jobs.search_nasi import search_nasi
+from recnas.jobs.search_oneshot import DartsConfig, NasiConfig
 from recnas.jobs.search_settings import SearchConfig
 from recnas.jobs.search_table import TableSearchConfig, search_table
 from recnas.progress import Progress
 from recnas.space.nasbench201 import NAME as NASBENCH201
 
-AnySearch = SearchConfig | TableSearchConfig
+AnySearch = SearchConfig | TableSearchConfig | NasiConfig | DartsConfig
 
 
 def load_search(path: Path | str, overrides: Iterable[str] = ()) -> AnySearch:
@@ -31,15 +33,27 @@ def kept_search(config: Mapping[str, Any]) -> AnySearch:
 def run_search(
     config: AnySearch, out: Path | str, workers: int | None = None, progress: Progress | None = None, engine: EngineChoice | None = None
 ) -> dict[str, Any]:
-    """Run it, or the rest of it. A table answers at once: workers and engine are for NASRec."""
+    """Run it, or the rest of it. Workers and engine are for NASRec; the others run in one process."""
     if isinstance(config, TableSearchConfig):
         return search_table(config, out, progress)
+    if isinstance(config, NasiConfig):
+        return search_nasi(config, out, progress)
+    if isinstance(config, DartsConfig):
+        from recnas.jobs.search_darts import search_darts
+
+        return search_darts(config, out, progress)
     from recnas.jobs.search import search
 
     return search(config, out, workers, progress, engine)
 
 
+_BY_METHOD: dict[str, type[AnySearch]] = {"nasi": NasiConfig, "darts": DartsConfig}
+
+
 def _kind(data: Mapping[str, Any]) -> type[AnySearch]:
-    space = data.get("space")
+    space, search = data.get("space"), data.get("search")
     name = space.get("name") if isinstance(space, Mapping) else None
+    method = search.get("method") if isinstance(search, Mapping) else None
+    if isinstance(method, str) and method in _BY_METHOD:
+        return _BY_METHOD[method]
     return TableSearchConfig if name == NASBENCH201 else SearchConfig

@@ -30,7 +30,7 @@ from recnas.jobs.training import (
     train_with_checkpoints,
     written_run,
 )
-from recnas.model.subnet import Subnet
+from recnas.model.subnet import new_subnet
 from recnas.progress import Progress
 from recnas.run import RunDir, write_json
 from recnas.space.cost import count
@@ -98,7 +98,7 @@ def _train_one(
     progress: Progress,
     on: str,
 ) -> dict[str, Any]:
-    network = Subnet(arch, net_shape(data.schema, settings), torch.Generator().manual_seed(seed)).to(device)
+    network = new_subnet(arch, net_shape(data.schema, settings), seed).to(device)
     embeddings = make_embeddings(data.schema, settings, seed, device)
     loader = make_joined_loader(data, settings, seed, device, on)
     trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device)

@@ -21,7 +21,7 @@ from recnas.jobs.training import (
     new_trainer,
     train_with_checkpoints,
 )
-from recnas.model.subnet import Subnet
+from recnas.model.subnet import new_subnet
 from recnas.progress import Progress
 from recnas.space.base import Space
 from recnas.space.cost import count
@@ -62,9 +62,7 @@ class TrainWork:
         settings = self.settings.model_copy(update={"threads": 1})
         arch = space.from_dict(described)
         device = choose_device(settings)
-        network = Subnet(arch, net_shape(data.schema, settings), torch.Generator().manual_seed(seed)).to(
-            device
-        )
+        network = new_subnet(arch, net_shape(data.schema, settings), seed).to(device)
         embeddings = make_embeddings(data.schema, settings, seed, device)
         loader = make_loader(data, settings, seed, device, self.rows)
         trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device)

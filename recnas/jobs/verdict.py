@@ -9,6 +9,8 @@ from recnas.progress import duration
 
 def verdict(result: dict[str, Any]) -> str:
     best, budgets, seconds = result["best"], result["budgets"], result["seconds"]
+    if result.get("method") in ("nasi", "darts"):
+        return _of_a_supernet(result)
     if "test_accuracy" in result:
         return _of_a_table(result)
     goal, value = next(iter(best["values"].items()))
@@ -24,13 +26,26 @@ def verdict(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _of_a_table(result: dict[str, Any]) -> str:
-    best, budgets = result["best"], result["budgets"]
-    test = ", ".join(
+def _accuracies(result: dict[str, Any]) -> str:
+    return ", ".join(
         f"{name} {value:.2f}" + (f" (of {result['best_possible'][name]:.2f})" if name in result["best_possible"] else "")
         for name, value in result["test_accuracy"].items()
         if value is not None
     )
+
+
+def _of_a_supernet(result: dict[str, Any]) -> str:
+    best, budgets = result["best"], result["budgets"]
+    lines = [f"chosen: {best['arch']}, {best['params']:,} parameters, {best['macs']:,} multiply-adds"]
+    if test := _accuracies(result):
+        lines.append(f"test accuracy in percent, from the table: {test}; no accuracy was looked at before")
+    lines.append(f"{result['method']}, {budgets['steps']:,} steps in {duration(sum(result['seconds'].values()))}")
+    return "\n".join(lines)
+
+
+def _of_a_table(result: dict[str, Any]) -> str:
+    best, budgets = result["best"], result["budgets"]
+    test = _accuracies(result)
     return "\n".join(
         [
             f"best: {best['arch']}, {best['params']:,} parameters",

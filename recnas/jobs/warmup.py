@@ -30,6 +30,7 @@ from recnas.jobs.training import (
     written_run,
 )
 from recnas.model.embeddings import Embeddings
+from recnas.model.nasrec_init import HEAD_START
 from recnas.model.nasrec_plan import HEAD_WEIGHT
 from recnas.model.supernet import Supernet
 from recnas.progress import Progress
@@ -42,10 +43,6 @@ from recnas.train.loop import SupernetPaths
 from recnas.train.paths import PathSampler
 from recnas.train.settings import TrainSettings
 
-# Drawn as usual, the head gives each path a logit offset of its own (standard deviation about 1.4), and a
-# short warm-up cannot unlearn all of them: 10 % of 1 M rows left subnets at a mean validation log loss of 0.70
-# (worst 1.63), with this factor 0.57 (worst 0.60). Zero would leave nothing to learn from below the head.
-HEAD_START = 0.1
 CHECK_STREAM = 1  # keeps the architectures that are checked apart from every other draw of a seed
 
 

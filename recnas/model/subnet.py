@@ -12,10 +12,18 @@ import torch
 from torch import Tensor, nn
 
 from recnas.model.nasrec_forward import run
-from recnas.model.nasrec_init import attach, fill
-from recnas.model.nasrec_plan import NetShape, build_plan
+from recnas.model.nasrec_init import HEAD_START, attach, fill
+from recnas.model.nasrec_plan import HEAD_WEIGHT, NetShape, build_plan
 from recnas.model.supernet import Supernet
 from recnas.space.nasrec_arch import NasrecArch
+
+
+def new_subnet(arch: NasrecArch, shape: NetShape, seed: int) -> Subnet:
+    """A network ready to be trained from scratch: initial weights by seed, a quiet head."""
+    network = Subnet(arch, shape, torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        network.get_parameter(HEAD_WEIGHT).mul_(HEAD_START)
+    return network
 
 
 class Subnet(nn.Module):

@@ -1,0 +1,1 @@
+"""Infinite-width kernels, eigenvalue bounds and generalisation guarantees. See docs/theory.md."""
