@@ -14,6 +14,12 @@ from recnas.report.table import Column, Row, Table
 
 BINS = 40  # of the terms along the search
 RANDOM = "random"
+_FIRST = {  # how a winner without parents came about, by method; any other draws it at random
+    "hnas": "chosen from a pool by training-free figures",
+    "top": "chosen from a pool by training-free figures",
+    "nasi": "the most likely one after all steps",
+    "darts": "the strongest operations of the mixture",
+}
 _TRAJECTORY = (
     Column("series", "series"),
     Column("evaluations", "candidates", "int"),
@@ -196,7 +202,7 @@ def family(run: Run) -> Table:
         rows.append(
             {"generation": step, "number": candidate["index"] + 1, "key": candidate["key"], "origin": candidate.get("origin"),
              "changes": candidate.get("changes"), "value": value, "gain": gain,
-             "what": _in_short(changes) if before else "chosen from a pool by training-free figures" if run.method in ("hnas", "top") else "drawn at random", "every_change": "; ".join(changes)}
+             "what": _in_short(changes) if before else _FIRST.get(run.method, "drawn at random"), "every_change": "; ".join(changes)}
         )  # fmt: skip
         before = candidate
     better = "lower" if run.goal and run.goal[1] == "min" else "higher"

@@ -53,7 +53,8 @@ def state_of(path: Path | str) -> dict[str, Any]:
 
 def _order(config: dict[str, Any]) -> tuple[str, ...]:
     """The phases of a search; one on a table has nothing to train."""
-    return ("search",) if "query" in config else _ORDER
+    one_shot = (config.get("search") or {}).get("method") in ("nasi", "darts")
+    return ("search",) if "query" in config or one_shot else _ORDER
 
 
 def describe(state: dict[str, Any]) -> str:

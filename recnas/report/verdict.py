@@ -97,6 +97,8 @@ def _single(run: Run) -> str:
     test, best = result.get("test") or {}, result.get("best") or {}
     if "test_accuracy" in result:
         figures = ", ".join(f"{name} {value:.2f} %" for name, value in result["test_accuracy"].items() if value is not None)
+        if not figures:
+            return f"{run.label} chose {best.get('arch')}; no table says how it does when trained."
         return f"The winner of {run.label} has test accuracy {figures} in its table, found with {result['budgets']['scored']} queries."
     losses = [event["test"]["logloss"] for event in run.best_events if "test" in event]
     interval = mean_interval(losses)
@@ -148,7 +150,9 @@ def _several(runs: Sequence[Run]) -> str:
 def _several_on_tables(runs: Sequence[Run]) -> str:
     """Accuracies on the first data set of the table, by method."""
     by_method: dict[str, list[float]] = {}
-    data = next(iter((runs[0].result or {})["test_accuracy"]))
+    data = next((name for run in runs for name in (run.result or {})["test_accuracy"]), None)
+    if data is None:
+        return " ".join(map(_single, runs))
     for run in runs:
         value = ((run.result or {}).get("test_accuracy") or {}).get(data)
         if value is not None:
