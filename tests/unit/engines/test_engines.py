@@ -137,7 +137,8 @@ def test_an_item_that_always_kills_is_named(tmp_path: Path):
 
 def test_closing_ends_the_workers():
     engine: Engine = open_engine(Squares(), 2)
-    next(engine.map(range(4)))
+    results = engine.map(range(4))  # kept: a map that is dropped ends the workers that are busy with it
+    next(results)
     assert isinstance(engine, PoolEngine)
     pids = engine.pids()
     engine.close()

@@ -137,7 +137,7 @@ def test_best_and_front_of_nothing():
 
 
 def test_names():
-    assert searcher_names() == ("evolution", "random", "local")
+    assert searcher_names() == ("evolution", "random", "local", "hnas", "top", "reinforce", "bohb")
     assert searcher_settings("local") == LocalSettings()
     with pytest.raises(ConfigError, match="unknown searcher 'evolutoin'\n  -> did you mean 'evolution'"):
         get_searcher("evolutoin", SPACE, LOSS, 0)
