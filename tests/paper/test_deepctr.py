@@ -5,7 +5,7 @@
 
 Takes about 10 minutes on 2 cores. Each side chooses its learning rate on validation from as many values, with
 seed 0; test is read once per seed of the chosen rate. DeepCTR-Torch trains with Adam and no penalty on weights;
-recnas with its own default, Adagrad with a cosine schedule.
+recnas with Adagrad and a cosine schedule.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MODELS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
 
 
 def ours(data: PreparedData, model: str, rate: float, seed: int, splits: tuple[str, ...]) -> dict[str, dict[str, float]]:
-    settings = TrainSettings(batch_size=BATCH, epochs=EPOCHS, lr=rate)
+    settings = TrainSettings(batch_size=BATCH, epochs=EPOCHS, optimizer="adagrad", lr=rate)
     network = build(model, InputShape.of(data.schema, WIDTH), MODELS[model][0], seed=seed)
     tables = build_embeddings(data.schema, width=network.table_width(WIDTH), lr=rate, seed=seed)
     start_tables(tables, network, WIDTH)
