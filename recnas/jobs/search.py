@@ -312,7 +312,7 @@ class _Search:
         config = self.config
         scored = [told for told in searcher.history if not told.proposal.known]
         phases = {event["name"]: event["seconds"] for event in self.events if event.get("event") == "phase"}
-        front = [told.proposal.key for told in searcher.front()] if len(self.objectives) > 1 else None
+        front = [told.proposal.key for told in searcher.front()] if self.objectives.has_front else None
         return {
             "best": {name: best[name] for name in ("key", "index", "rank", "values", "params", "macs")},
             "valid": {
@@ -332,6 +332,7 @@ class _Search:
                 "test_read_by": 1,
             },
             "objectives": self.objectives.to_dict(),
+            "combine": self.objectives.combine,
             "front": front,
             "limits": searcher.gate.counts.to_dict(),
             "seconds": phases,

@@ -93,6 +93,7 @@ class SearchConfig(Settings):
     objectives: dict[str, Literal["min", "max"]] = Field(
         default_factory=dict
     )  # empty: the first proxy, in its own direction
+    combine: Literal["pareto", "vote"] = "pareto"  # several objectives: keep compromises, or add up ranks
     limits: LimitSettings = LimitSettings()
     search: SearchMethod = SearchMethod()
     final: FinalSettings = FinalSettings()
@@ -123,7 +124,7 @@ class SearchConfig(Settings):
 
     def goals(self) -> Objectives:
         if self.objectives:
-            return Objectives.of(dict(self.objectives))
+            return Objectives.of(dict(self.objectives), self.combine)
         if self.evaluator != "proxy":
             return Objectives.of({SHARED_LOSS: "min"})
         from recnas.proxies.registry import get_proxies
@@ -136,6 +137,7 @@ class SearchConfig(Settings):
         return self.model_dump(
             mode="json",
             exclude={
+                "combine": self.combine == "pareto",  # runs from before there was a choice go on
                 "search": self.search.unused,
                 "short": {"train": {"threads", "checkpoint_seconds"}} if self.evaluator == "train" else True,
                 "train": {"threads", "checkpoint_seconds"},

@@ -11,6 +11,7 @@ the rounding of the gradients themselves; entries whose spread is below that are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -23,6 +24,8 @@ from recnas.proxies.network import sample_losses
 
 # A gradient entry is a sum over a batch in float32: below this share of its size a spread is rounding noise.
 NOISE = 1e-6
+# Entries handled at a time: five tensors of them fit into the second-level cache of a core.
+_IN_CACHE = 2**16
 
 
 @dataclass
@@ -103,40 +106,55 @@ class _LeafMoments:
 
     def __init__(self, name: str, leaf: Tensor, first: Tensor, batches: int) -> None:
         self.name, self.leaf, self.first, self.batches = name, leaf.detach(), first, batches
-        check_finite(name, first)
-        self.dots = [_dot(self.leaf, first)]
+        self.dots = [self._dot(first)]
         if batches > 1:
             self.sizes = first.abs()
             self.sum = torch.zeros_like(first)
             self.squares = torch.zeros_like(first)
 
     def add(self, gradient: Tensor) -> None:
-        check_finite(self.name, gradient)
-        self.dots.append(_dot(self.leaf, gradient))
-        deviation = gradient - self.first
-        self.sum += deviation
-        self.squares.addcmul_(deviation, deviation)
-        self.sizes += gradient.abs_()
+        self.dots.append(self._dot(gradient))
+        for g, first, total, squares, sizes in _pieces(gradient, self.first, self.sum, self.squares, self.sizes):
+            deviation = g - first
+            total += deviation
+            squares.addcmul_(deviation, deviation)
+            sizes += g.abs()
 
     def add_to(self, total: ParameterMoments) -> None:
         k = self.batches
         total.numel += self.leaf.numel()
-        total.squared_weights += _square(self.leaf)
-        total.first_squared += _square(self.first)
-        total.first_snip += float((self.leaf * self.first).abs_().sum(dtype=torch.float64))
+        for leaf, first in _pieces(self.leaf, self.first):
+            total.squared_weights += _sum(leaf.square())
+            total.first_squared += _sum(first.square())
+            total.first_snip += _sum((leaf * first).abs_())
         total.dots = tuple(map(sum, zip(total.dots, self.dots))) if total.dots else tuple(self.dots)
         if k == 1:
             return
-        size = self.sizes.div_(k)
-        spread = self.squares.addcmul_(self.sum, self.sum, value=-1 / k).div_(k).clamp_(min=0).sqrt_()
-        varies = spread > size * NOISE
-        total.ratio += float(torch.where(varies, size / spread, 0.0).sum(dtype=torch.float64))
-        total.varying += int(varies.sum())
+        for sums, squares, sizes in _pieces(self.sum, self.squares, self.sizes):
+            size = sizes.div_(k)
+            spread = squares.addcmul_(sums, sums, value=-1 / k).div_(k).clamp_(min=0).sqrt_()
+            varies = spread > size * NOISE
+            total.ratio += _sum(torch.where(varies, size / spread, 0.0))
+            total.varying += int(varies.sum())
+
+    def _dot(self, gradient: Tensor) -> float:
+        """theta . g, which is a number only if every entry of g is one."""
+        found = sum(_sum(leaf * g) for leaf, g in _pieces(self.leaf, gradient))
+        if not math.isfinite(found):
+            check_finite(self.name, gradient)
+        return found
 
 
-def _dot(a: Tensor, b: Tensor) -> float:
-    return float((a * b).sum(dtype=torch.float64))
+def _pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The same rows of tensors of one shape, few at a time on a CPU: what one step writes the next finds in cache."""
+    (first, *_) = tensors
+    if first.device.type != "cpu" or first.numel() <= _IN_CACHE or first.dim() == 0:
+        yield tensors
+        return
+    rows = max(1, _IN_CACHE * first.shape[0] // first.numel())
+    yield from zip(*(tensor.split(rows) for tensor in tensors))
 
 
-def _square(x: Tensor) -> float:
-    return float(x.square().sum(dtype=torch.float64))
+def _sum(x: Tensor) -> float:
+    """A sum in float64 of rows summed in float32: a copy of `x` in float64 would cost more than everything else."""
+    return float((x.sum(-1) if x.dim() > 1 else x).sum(dtype=torch.float64))

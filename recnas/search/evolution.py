@@ -15,7 +15,7 @@ Where this departs from NASRec's code:
   a random architecture takes the place (origin `random`).
 - All candidates told are the result, not the two best of each generation, and none is lost.
 
-With several objectives the parents are the first Pareto front of the drawn ones, those in sparse regions
+With several objectives (and `combine: pareto`) the parents are the first Pareto front of the drawn ones, those in sparse regions
 first, and the children take them in turn: one parent would always be an end of the front. The population's
 own front does not age: the oldest of the others leave, and front members only when nobody else is left.
 The values of a search come from fixed batches and do not change when read again, so nobody stays by luck.
@@ -67,14 +67,15 @@ class Evolution(Searcher[ArchT]):
             children = [self._child(parent, generation) for parent in turns]
             yield children
             living += [child.index for child in children]
-            living = survivors(living, self._costs(living), self.settings.children)
+            costs = self._costs(living) if self.objectives.has_front else None
+            living = survivors(living, costs, self.settings.children)
 
     def _parents(self, living: Sequence[int]) -> list[int]:
         """The best of a random share of the population; with several objectives their front."""
         drawn = self.rng.choice(len(living), size=self.settings.tournament, replace=False)
         entrants = [living[place] for place in sorted(drawn)]  # by age, so that the older wins a tie
         costs = self._costs(entrants)
-        leaders = 1 if len(self.objectives) == 1 else int((fronts(costs) == 0).sum())
+        leaders = int((fronts(costs) == 0).sum()) if self.objectives.has_front else 1
         return [entrants[place] for place in self.objectives.order(costs)[:leaders]]
 
     def _child(self, parent: int, generation: int) -> Proposal[ArchT]:
@@ -95,16 +96,16 @@ class Evolution(Searcher[ArchT]):
         return np.asarray([self.history[index].costs for index in indices])
 
 
-def survivors(living: Sequence[int], costs: np.ndarray, leaving: int) -> list[int]:
-    """`living` (oldest first) without the oldest; with several costs the front leaves only after all others.
+def survivors(living: Sequence[int], costs: np.ndarray | None, leaving: int) -> list[int]:
+    """`living` (oldest first) without the oldest; where there is a front, it leaves only after all others.
 
     Args:
         living: indices of candidates.
-        costs: their costs, [N, M].
+        costs: their costs, [N, M]; None if the search has no front.
         leaving: how many go.
     """
     by_age = list(living)
-    if costs.shape[1] > 1:
+    if costs is not None:
         spared = dict(zip(living, fronts(costs) == 0))
         by_age.sort(key=spared.__getitem__)  # stable: by age within both groups
     gone = set(by_age[:leaving])

@@ -2,7 +2,7 @@
 
 A climb starts at the best of a few random architectures. The neighbours of where it stands are shuffled and
 scored block by block. After each block the climb moves to the best member of the block if that is better
-(with several objectives: dominates), and looks at the neighbours of the new place; if no neighbour is
+(with several objectives: dominates, or wins the vote), and looks at the neighbours of the new place; if no neighbour is
 better, the next climb begins.
 
 A block is a compromise: the first improvement would be one score at a time, which no second worker could
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from recnas.search.base import Searcher
 from recnas.search.limits import Gate
-from recnas.search.objective import Objectives, dominates
+from recnas.search.objective import Objectives
 from recnas.search.proposal import Proposal
 from recnas.search.settings import LocalSettings
 from recnas.space.base import ArchT, Space
@@ -65,8 +65,9 @@ class LocalSearch(Searcher[ArchT]):
             if not block:
                 return
             yield block
-            here = self.history[place].costs
-            better = [proposal for proposal in block if dominates(self.history[proposal.index].costs, here)]
+            found = [self.history[proposal.index].costs for proposal in block]
+            moves = self.objectives.better_than(self.history[place].costs, found)
+            better = [proposal for proposal, moved in zip(block, moves) if moved]
             if better:
                 place = self._best_of(better)
                 untried = self._shuffled_neighbours(place)

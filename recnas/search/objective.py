@@ -9,6 +9,10 @@ numbers, so the order is the same on every machine.
 
     objectives = Objectives.of({"sigeo": "max", "params": "min"})
     best_first = objectives.order(costs)  # costs: [N, M], one row per candidate in the order told
+
+Several values are either compromises to keep apart (`pareto`: accuracy against cost) or opinions on the same
+question (`vote`: several proxies). A vote ranks the candidates at hand by each value and adds the ranks up, so
+values of any scale count alike and nothing has to be weighted; who is best depends on who else is there.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from recnas.errors import ConfigError
 from recnas.space.base import nearest_name
 
 DIRECTIONS = ("min", "max")
+COMBINATIONS = ("pareto", "vote")
 
 Costs = NDArray[np.float64]
 
@@ -34,10 +39,13 @@ class Objectives:
 
     names: tuple[str, ...]
     directions: tuple[str, ...]
+    combine: str = "pareto"
 
     @classmethod
-    def of(cls, directions: Mapping[str, str]) -> Objectives:
+    def of(cls, directions: Mapping[str, str], combine: str = "pareto") -> Objectives:
         """From `{"name": "min" | "max"}`; the order of the names is kept."""
+        if combine not in COMBINATIONS:
+            raise ConfigError(f"objectives cannot be combined by {combine!r}", nearest_name(str(combine), COMBINATIONS))
         if not directions:
             raise ConfigError("a search needs at least one objective", "give one, e.g. sigeo: max")
         for name, direction in directions.items():
@@ -46,10 +54,15 @@ class Objectives:
                     f"objective {name!r} has the direction {direction!r}",
                     nearest_name(str(direction), DIRECTIONS),
                 )
-        return cls(tuple(directions), tuple(directions.values()))
+        return cls(tuple(directions), tuple(directions.values()), combine)
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def has_front(self) -> bool:
+        """Whether candidates are compromises, of which many can be best; otherwise all stand in one order."""
+        return len(self) > 1 and self.combine == "pareto"
 
     def to_dict(self) -> dict[str, str]:
         return dict(zip(self.names, self.directions))
@@ -71,18 +84,38 @@ class Objectives:
     def order(self, costs: Sequence[Sequence[float]] | Costs) -> list[int]:
         """Row numbers of `costs`, best first.
 
-        One objective: by its value. Several: by front, and within a front those in sparse regions first,
-        so that a cut anywhere keeps a spread of compromises. Equal rows stay in the order given.
+        One objective: by its value. A vote: by the sum of ranks among these rows. A front: by front, and
+        within a front those in sparse regions first, so that a cut anywhere keeps a spread of compromises.
+        Equal rows stay in the order given.
         """
         table = _table(costs, len(self))
-        if len(self) == 1:
-            return [int(i) for i in np.argsort(table[:, 0], kind="stable")]
+        if not self.has_front:
+            single = table[:, 0] if len(self) == 1 else rank_sums(table)
+            return [int(i) for i in np.argsort(single, kind="stable")]
         ranks = fronts(table)
         spread = np.zeros(len(table))
         for rank in np.unique(ranks):
             members = np.flatnonzero(ranks == rank)
             spread[members] = crowding(table[members])
         return [int(i) for i in np.lexsort((np.arange(len(table)), -spread, ranks))]
+
+    def better_than(self, here: Sequence[float], costs: Sequence[Sequence[float]] | Costs) -> list[bool]:
+        """For each row of `costs` whether a search that stands at `here` should rather stand there."""
+        table = _table(costs, len(self))
+        if len(self) > 1 and self.combine == "vote":
+            ranks = rank_sums(np.vstack([_table([here], len(self)), table]))
+            return [bool(rank < ranks[0]) for rank in ranks[1:]]
+        return [dominates(row, here) for row in table.tolist()]
+
+
+def rank_sums(costs: Costs) -> NDArray[np.float64]:
+    """Sum over columns of each row's rank, 0 for the lowest cost; equal costs share their mean rank."""
+    total = np.zeros(len(costs))
+    for column in costs.T:
+        _, place, count = np.unique(column, return_inverse=True, return_counts=True)
+        last = np.cumsum(count)
+        total += (last - (count + 1) / 2)[place.reshape(-1)]
+    return total
 
 
 def dominates(one: Iterable[float], other: Iterable[float]) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from recnas.search.base import Searcher
 from recnas.search.evidence import Evidence, Figures, Pool, needed
 from recnas.search.limits import Gate
-from recnas.search.objective import Objectives
+from recnas.search.objective import Objectives, rank_sums
 from recnas.search.proposal import Proposal
 from recnas.search.settings import TopSettings
 from recnas.space.base import ArchT, Space
@@ -47,7 +47,7 @@ class TopOfPool(Searcher[ArchT]):
 
     def _batches(self) -> Iterator[list[Proposal[ArchT]]]:
         self.pool.add([self.gate.draw(lambda: self.space.sample(self.rng)) for _ in range(self.settings.pool)])
-        ranks = rank_sum(self.pool.figures(), list(self.settings.by.values()))
+        ranks = rank_sums(as_costs(self.pool.figures(), list(self.settings.by.values())))
         order = np.argsort(ranks, kind="stable")[: self.total].tolist()
         found = [(self.pool.arch(place), ranks[place]) for place in order]
         batch = [
@@ -59,12 +59,7 @@ class TopOfPool(Searcher[ArchT]):
         yield batch
 
 
-def rank_sum(figures: Figures, directions: list[str]) -> Figures:
-    """Sum over figures of each member's rank, 0 for the best; ties share their mean, NaN comes last."""
-    total = np.zeros(figures.shape[1])
-    for row, direction in zip(figures, directions):
-        cost = np.where(np.isnan(row), np.inf, row if direction == "min" else -row)
-        _, place, count = np.unique(cost, return_inverse=True, return_counts=True)
-        last = np.cumsum(count)
-        total += (last - (count + 1) / 2)[place]
-    return total
+def as_costs(figures: Figures, directions: list[str]) -> Figures:
+    """Figures [M, N] as costs [N, M] to minimise; what is not known comes last."""
+    signed = [row if direction == "min" else -row for row, direction in zip(figures, directions)]
+    return np.where(np.isnan(signed), np.inf, signed).T

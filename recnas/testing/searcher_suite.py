@@ -33,6 +33,7 @@ from recnas.space.base import Space
 
 LOSS = Objectives.of({"loss": "min"})
 LOSS_AND_GAIN = Objectives.of({"loss": "min", "gain": "max"})
+VOTE = Objectives.of({"loss": "min", "gain": "max"}, combine="vote")
 
 
 class SearcherConformance:
@@ -40,6 +41,7 @@ class SearcherConformance:
 
     seeds = (0, 1, 2, 3, 4)  # over which the comparison with random search is averaged
     improves_on_random = True  # False for random search itself
+    best_goes_by_value = True  # False where something else comes first, such as how long a candidate was trained
     _target: ClassVar[Any]
 
     def space(self) -> Space[Any]:
@@ -232,6 +234,19 @@ class SearcherConformance:
         assert {told.proposal.key for told in searcher.best(len(front))} == {
             told.proposal.key for told in front
         }
+
+    def test_a_vote_goes_by_the_sum_of_ranks_and_replays(self) -> None:
+        searcher = self.searcher(objectives=VOTE)
+        events = self.run(searcher)
+        if self.best_goes_by_value:
+            told = searcher.best(len(events))
+            costs = [found.costs for found in told]
+            ranks = [sum((o[i] < c[i]) + (o[i] == c[i]) / 2 for o in costs for i in range(2)) for c in costs]
+            assert ranks == sorted(ranks)
+        half = self.searcher(objectives=VOTE)
+        half.replay(events[: len(events) // 2])
+        self.run(half)
+        assert [told.proposal.key for told in half.history] == [told.proposal.key for told in searcher.history]
 
     def test_is_better_than_random_draws(self) -> None:
         if not self.improves_on_random:

@@ -152,7 +152,7 @@ def test_several_objectives_breed_from_the_front_and_keep_it():
 
 def test_who_leaves():
     living = [3, 4, 7, 9, 12]
-    assert survivors(living, np.array([[0.0], [5], [1], [2], [3]]), 2) == [7, 9, 12]
+    assert survivors(living, None, 2) == [7, 9, 12]
     # 3 and 9 make the front; of the others 4 and 7 are the oldest.
     costs = np.array([[0.0, 9], [5, 9], [8, 8], [1, 1], [4, 4]])
     assert survivors(living, costs, 2) == [3, 9, 12]

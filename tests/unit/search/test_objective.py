@@ -97,3 +97,21 @@ def test_a_wrong_direction_names_the_right_ones():
         Objectives.of({"auc": "maximum"})
     with pytest.raises(ConfigError, match="at least one objective"):
         Objectives.of({})
+
+
+def test_a_vote_adds_ranks_up_whatever_the_scales():
+    votes = Objectives.of({"a": "min", "b": "max", "c": "min"}, combine="vote")
+    rows = [votes.costs(v) for v in ({"a": 1, "b": 1e9, "c": 3}, {"a": 2, "b": 2e9, "c": 1}, {"a": 3, "b": 0, "c": 2})]
+    # ranks: 0 + 1 + 2, 1 + 0 + 0, 2 + 2 + 1
+    assert votes.order(rows) == [1, 0, 2]
+    assert not votes.has_front
+    assert votes.order([*rows, votes.costs(None)])[-1] == 3
+    assert votes.better_than(rows[0], [rows[1], rows[2], rows[0]]) == [True, False, False]
+    with pytest.raises(ConfigError, match="votes"):
+        Objectives.of({"a": "min"}, combine="votes")
+
+
+def test_better_than_dominates_where_there_is_a_front():
+    both = Objectives.of({"a": "min", "b": "min"})
+    assert both.has_front
+    assert both.better_than((1, 1), [(0, 1), (0, 2), (1, 1)]) == [True, False, False]
