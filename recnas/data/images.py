@@ -15,7 +15,7 @@ images at all (`inputs="gaussian"`)?
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -58,6 +58,10 @@ class ImageSet:
     @property
     def side(self) -> int:
         return int(self.images.shape[1])
+
+    def only(self, rows: np.ndarray) -> ImageSet:
+        """Some of the images, with the same classes and normalisation."""
+        return replace(self, images=self.images[rows], labels=self.labels[rows])
 
     def take(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         """Normalised float32 `[B, 3, H, W]` and labels of some rows."""

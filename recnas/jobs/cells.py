@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import Field
@@ -26,6 +26,10 @@ from recnas.progress import Progress
 from recnas.run import RunDir
 from recnas.space.nasbench201_arch import Nb201Arch
 from recnas.space.nasbench201_key import key
+
+if TYPE_CHECKING:
+    from recnas.data.images import ImageSet
+    from recnas.proxies.network import ScoringBatch
 
 CELL_STREAM = 6  # keeps the cells that are drawn apart from every other draw of a seed
 
@@ -59,11 +63,10 @@ class CellWork:
     def open(self) -> Callable[[Sequence[str]], dict[str, Any]]:
         import torch
 
-        from recnas.data.images import generated_images, image_batches, load_images
+        from recnas.data.images import generated_images, load_images
         from recnas.jobs.scoring import as_json
         from recnas.model.nasbench201 import Body, Nb201Network
         from recnas.proxies.engine import score
-        from recnas.proxies.network import ScoringBatch
         from recnas.proxies.registry import get_proxies
         from recnas.proxies.sigeo import Lambdas
 
@@ -74,8 +77,7 @@ class CellWork:
             training = generated_images(rows=GENERATED_ROWS, seed=settings.seed)  # the same patterns
         else:
             images = training = load_images(settings.images, settings.images_path)
-        drawn = image_batches(images, settings.batch_size, settings.batches, settings.seed)
-        batches = [ScoringBatch((pixels,), labels) for pixels, labels in drawn]
+        batches = as_batches(images, settings.batch_size, settings.batches, settings.seed)
         body = Body(channels=settings.channels, cells=settings.cells, classes=images.classes, image=images.side)
         proxies = get_proxies(settings.proxies, lambdas=Lambdas.for_case("vision", warmed=settings.warmup.share > 0))
 
@@ -88,6 +90,14 @@ class CellWork:
             return {"scores": as_json(scores), **warmed, "seconds": time.monotonic() - started}
 
         return call
+
+
+def as_batches(images: ImageSet, size: int, count: int, seed: int) -> list[ScoringBatch]:
+    """Batches of different images, as the proxy engine wants them."""
+    from recnas.data.images import image_batches
+    from recnas.proxies.network import ScoringBatch
+
+    return [ScoringBatch((pixels,), labels) for pixels, labels in image_batches(images, size, count, seed)]
 
 
 def score_cells(

@@ -19,7 +19,7 @@ import numpy as np
 from recnas.engines.base import Engine, Work
 from recnas.jobs.scoring import ScoreSettings, ScoreWork
 from recnas.jobs.search import _Search
-from recnas.jobs.search_settings import SHARED_LOSS, SearchConfig
+from recnas.jobs.search_settings import SHARED_LOSS, SearchMethod
 from recnas.jobs.train_work import TrainWork
 from recnas.run import Ledger
 from recnas.search.evidence import Evidence
@@ -52,7 +52,7 @@ class HybridSearch(_Search):
     _scoring: ScoreWork | None = None
 
     def _warm(self) -> Work:
-        wanted = pool_proxies(self.config)
+        wanted = pool_proxies(self.config.search)
         if wanted:
             asked = self.config
             self.config = asked.model_copy(update={"score": with_proxies(asked.score, wanted)})
@@ -110,12 +110,12 @@ def figure(event: dict[str, Any], name: str) -> float:
     return float(found["terms"]["root"] if name.endswith(_ROOT) else found["value"])
 
 
-def pool_proxies(config: SearchConfig) -> list[str]:
+def pool_proxies(search: SearchMethod) -> list[str]:
     """What the pool must be scored with, by the names of proxies."""
-    if config.search.method == "hnas":
-        names = [config.search.hnas.metric, *([config.search.hnas.kappa] if config.search.hnas.kappa else [])]
-    elif config.search.method == "top":
-        names = list(config.search.top.by)
+    if search.method == "hnas":
+        names = [search.hnas.metric, *([search.hnas.kappa] if search.hnas.kappa else [])]
+    elif search.method == "top":
+        names = list(search.top.by)
     else:
         return []
     return list(dict.fromkeys(name.removesuffix(_ROOT) for name in names))

@@ -1,4 +1,4 @@
-"""Which search a config asks for, by its method and space: on a supernet of cells, on a table, or NASRec on prepared data."""
+"""Which search a config asks for, by its method and space: on a supernet of cells, on a table, on images, or NASRec on prepared data."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from recnas.config import apply_overrides, check_settings, read_yaml
 from recnas.engines.base import EngineChoice
+from recnas.jobs.search_images import TRAINED_HERE, VisionSearchConfig, search_images
 from recnas.jobs.search_nasi import search_nasi
 from recnas.jobs.search_oneshot import DartsConfig, NasiConfig
 from recnas.jobs.search_settings import SearchConfig
@@ -15,7 +16,7 @@ from recnas.jobs.search_table import TableSearchConfig, search_table
 from recnas.progress import Progress
 from recnas.space.nasbench201 import NAME as NASBENCH201
 
-AnySearch = SearchConfig | TableSearchConfig | NasiConfig | DartsConfig
+AnySearch = SearchConfig | TableSearchConfig | VisionSearchConfig | NasiConfig | DartsConfig
 
 
 def load_search(path: Path | str, overrides: Iterable[str] = ()) -> AnySearch:
@@ -33,7 +34,7 @@ def kept_search(config: Mapping[str, Any]) -> AnySearch:
 def run_search(
     config: AnySearch, out: Path | str, workers: int | None = None, progress: Progress | None = None, engine: EngineChoice | None = None
 ) -> dict[str, Any]:
-    """Run it, or the rest of it. Workers and engine are for NASRec; the others run in one process."""
+    """Run it, or the rest of it. Workers and engine are for searches that train or score one candidate beside another."""
     if isinstance(config, TableSearchConfig):
         return search_table(config, out, progress)
     if isinstance(config, NasiConfig):
@@ -42,6 +43,8 @@ def run_search(
         from recnas.jobs.search_darts import search_darts
 
         return search_darts(config, out, progress)
+    if isinstance(config, VisionSearchConfig):
+        return search_images(config, out, workers, progress, engine)
     from recnas.jobs.search import search
 
     return search(config, out, workers, progress, engine)
@@ -56,4 +59,6 @@ def _kind(data: Mapping[str, Any]) -> type[AnySearch]:
     method = search.get("method") if isinstance(search, Mapping) else None
     if isinstance(method, str) and method in _BY_METHOD:
         return _BY_METHOD[method]
+    if name in TRAINED_HERE:
+        return VisionSearchConfig
     return TableSearchConfig if name == NASBENCH201 else SearchConfig

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -119,25 +120,40 @@ def batch_of(images: ImageSet, size: int, stream: tuple[int, ...], labels: Any =
 
 def open_run(config: OneShotConfig, out: Path | str, images: ImageSet) -> RunDir:
     """A new run, or the one to go on with; files may have moved, what they hold may not have changed."""
+    return image_run(config.facts(), config.images, out, images, {"table": config.table}, lambda: table_of(config))
+
+
+def image_run(
+    facts: dict[str, Any],
+    source: SearchImages,
+    out: Path | str,
+    images: ImageSet,
+    places: dict[str, Any] | None = None,
+    find_table: Callable[[], Nb201Table | None] = lambda: None,
+) -> RunDir:
+    """The run of a search on images.
+
+    Args:
+        facts: the config without what may differ in a run that goes on.
+        source: where `images` came from.
+        places: further parts of the config that may differ.
+        find_table: the table the result is read from, if there is one.
+    """
     seen = hashlib.sha256(np.ascontiguousarray(images.images).tobytes() + images.labels.tobytes()).hexdigest()
-    run = RunDir(Path(out))
+    run, places = RunDir(Path(out)), places or {}
     if run.manifest_path.exists():
         before = run.manifest()
         old = before.get("config") or {}
-        places = {"table": old.get("table")}
-        facts = config.facts()
-        facts["images"] = facts["images"] | {"path": (old.get("images") or {}).get("path")}
-        run.check("search", config=facts | places)
+        path = (old.get("images") or {}).get("path")
+        config = facts | {"images": facts["images"] | {"path": path}} | {name: old.get(name) for name in places}
+        run.check("search", config=config)
         if before["images"]["fingerprint"] != seen:
             raise DataError(f"{out} was searched on other images.", "Choose another --out, or give those images.")
         return run
-    facts = config.facts()
-    facts["images"] = facts["images"] | {"path": config.images.path}
-    table = table_of(config)
+    table = find_table()
     data = {"path": table.name, "fingerprint": fingerprint(table)} if table else {"path": images.name, "fingerprint": seen}
-    return RunDir.create(
-        out, "search", config=facts | {"table": config.table}, data=data, images={"name": images.name, "fingerprint": seen}
-    )
+    config = facts | {"images": facts["images"] | {"path": source.path}} | places
+    return RunDir.create(out, "search", config=config, data=data, images={"name": images.name, "fingerprint": seen})
 
 
 def table_of(config: OneShotConfig) -> Nb201Table | None:

@@ -99,7 +99,8 @@ def _single(run: Run) -> str:
         figures = ", ".join(f"{name} {value:.2f} %" for name, value in result["test_accuracy"].items() if value is not None)
         if not figures:
             return f"{run.label} chose {best.get('arch')}; no table says how it does when trained."
-        return f"The winner of {run.label} has test accuracy {figures} in its table, found with {result['budgets']['scored']} queries."
+        where = "in its table" if result.get("best_possible") else "on images kept apart"
+        return f"The winner of {run.label} has test accuracy {figures} {where}, found with {result['budgets']['scored']} queries."
     losses = [event["test"]["logloss"] for event in run.best_events if "test" in event]
     interval = mean_interval(losses)
     if interval:

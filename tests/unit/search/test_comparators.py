@@ -15,10 +15,9 @@ from pools import CellConformance, PlantedEvidence, differs
 from recnas.errors import ConfigError
 from recnas.search.fidelity import FidelitySpace, Rung
 from recnas.search.limits import Gate
-from recnas.search.objective import Objectives
+from recnas.search.objective import Objectives, rank_sums
 from recnas.search.registry import get_searcher
 from recnas.search.settings import LimitSettings
-from recnas.search.objective import rank_sums
 from recnas.search.top import as_costs
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.registry import get_space
