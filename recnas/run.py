@@ -16,6 +16,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -225,5 +226,11 @@ class RunDir:
                 "Choose another --out, or repeat the command the run was started with.",
             )
 
-    def locked(self) -> FolderLock:
-        return FolderLock(self.path)
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else writes meanwhile; the ledger is closed at the end, however that comes."""
+        with FolderLock(self.path):
+            try:
+                yield
+            finally:
+                self.ledger.close()

@@ -83,7 +83,7 @@ def _cells(args: argparse.Namespace) -> int:
     if args.table:
         data["table"] = args.table
     config = load_config(data, faults, str(path))
-    rows = correlate_config(config, args.out, args.workers, Progress(quiet=args.quiet))
+    rows = correlate_config(config, args.out, args.workers, Progress(quiet=args.quiet), engine_choice(args))
     if args.json:
         print_json({"table": config.table, "rows": rows})
         return 0

@@ -21,13 +21,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
-    from recnas.config import load_settings
+    from recnas.errors import ConfigError
     from recnas.jobs.forecast import check_fits, forecast
     from recnas.jobs.search import default_workers
+    from recnas.jobs.search_kinds import load_search
     from recnas.jobs.search_settings import SearchConfig
     from recnas.progress import duration, human_bytes
 
-    config = load_settings(SearchConfig, config_path(args.config), args.overrides)
+    config = load_search(config_path(args.config), args.overrides)
+    if not isinstance(config, SearchConfig):
+        raise ConfigError(
+            f"{args.config} searches {config.space.name}; a forecast is for searches on prepared ad data.",
+            f"The head of the config says how long it takes. Start it: recnas search {args.config} --out RUN",
+        )
     found = forecast(config, args.workers or default_workers())
     if args.json:
         print_json(found.to_dict())

@@ -96,7 +96,6 @@ def bench_build(
                 run.ledger.append(event)
                 progress.advance(1, note=f"valid {event['valid']['logloss']:.5f}")
         progress.end()
-        run.ledger.close()
         table = write_table(
             run.path / "table.parquet", list(done.values()), settings.space.name, data.fingerprint, described
         )

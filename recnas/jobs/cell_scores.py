@@ -18,6 +18,7 @@ from recnas.bench.guarantee import correlate_guarantee
 from recnas.bench.nasbench201 import Nb201Table
 from recnas.bench.scores import ScoreTable
 from recnas.config import Settings
+from recnas.engines.base import EngineChoice
 from recnas.errors import ConfigError, DataError, RunError
 from recnas.jobs.cells import CellSettings, sample_cells, score_cells
 from recnas.progress import Progress
@@ -96,7 +97,7 @@ def pack_scores(runs: Sequence[Path | str]) -> ScoreTable:
 
 
 def correlate_config(
-    config: CellCorrelation, out: Path | str, workers: int = 1, progress: Progress | None = None
+    config: CellCorrelation, out: Path | str, workers: int = 1, progress: Progress | None = None, engine: EngineChoice | None = None
 ) -> list[dict[str, Any]]:
     """Score what is not scored, correlate, write `correlation.json`; one row per (data set, proxy or guarantee)."""
     table = Nb201Table.read(config.table)
@@ -106,12 +107,12 @@ def correlate_config(
         for share in dict.fromkeys(config.shares):
             score = config.score.model_copy(update={"warmup": config.score.warmup.model_copy(update={"share": share})})
             one = config.model_copy(update={"shares": (), "score": score})
-            rows += [row | {"share": share} for row in correlate_config(one, out / f"warm-{100 * share:g}", workers, progress)]
+            rows += [row | {"share": share} for row in correlate_config(one, out / f"warm-{100 * share:g}", workers, progress, engine)]
         write_json(out / "correlation.json", {"table": table.name, "rows": rows})
         return rows
     if config.scores is None:
         chosen = sample_cells(table, len(table) if config.cells is None else config.cells)
-        score_cells([table.archs[row] for row in chosen], out, config.score, workers, progress)
+        score_cells([table.archs[row] for row in chosen], out, config.score, workers, progress, engine)
         scores = pack_scores([out])
     else:
         scores = ScoreTable.read(config.scores, key)

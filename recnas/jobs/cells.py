@@ -20,7 +20,7 @@ from pydantic import Field
 from recnas.bench.correlation import rank_correlation
 from recnas.bench.nasbench201 import Nb201Table, Split
 from recnas.config import Settings
-from recnas.engines.base import open_engine
+from recnas.engines.base import EngineChoice, open_engine
 from recnas.jobs.warm_cells import WarmCells, warm
 from recnas.progress import Progress
 from recnas.run import RunDir
@@ -101,23 +101,28 @@ def as_batches(images: ImageSet, size: int, count: int, seed: int) -> list[Scori
 
 
 def score_cells(
-    archs: Sequence[Nb201Arch], out: Path | str, settings: CellSettings, workers: int = 1, progress: Progress | None = None
+    archs: Sequence[Nb201Arch],
+    out: Path | str,
+    settings: CellSettings,
+    workers: int = 1,
+    progress: Progress | None = None,
+    engine: EngineChoice | None = None,
 ) -> list[dict[str, Any]]:
     """One result per cell, in order; networks that several cells share are scored once."""
-    progress = progress or Progress(quiet=True)
+    progress, choice = progress or Progress(quiet=True), engine or EngineChoice()
+    choice.check()
     run = RunDir.create(out, "cells", settings=settings.facts())
     keys = [key(arch) for arch in archs]
     with run.locked():
         found = {event["key"]: event for event in run.ledger.read()}
         rest = {k: arch for k, arch in zip(keys, archs) if k not in found}
         progress.phase("score cells", len(rest), "networks")
-        with open_engine(CellWork(settings), workers) as engine:
-            for (k, arch), result in zip(rest.items(), engine.map([arch.ops for arch in rest.values()])):
+        with open_engine(CellWork(settings), workers, choice.kind, choice.address) as scorers:
+            for (k, arch), result in zip(rest.items(), scorers.map([arch.ops for arch in rest.values()])):
                 found[k] = {"event": "cell", "key": k, "arch": arch.text, **result}
                 run.ledger.append(found[k])
                 progress.advance(1)
         progress.end()
-        run.ledger.close()
     return [found[k] for k in keys]
 
 

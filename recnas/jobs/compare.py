@@ -85,7 +85,6 @@ def compare(
         board = job.board(choices, compared_with, range(first_seed, first_seed + seeds), tune)
         board |= {"skipped": skipped}
         write_board(run.path, board)
-        run.ledger.close()
     return board
 
 

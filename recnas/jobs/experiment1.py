@@ -153,7 +153,6 @@ def experiment1(
                 run.ledger.append(found[task])
                 progress.advance(1)
         progress.end()
-        run.ledger.close()
         table = correlations([found[task] for task in tasks], settings)
         write_json(run.path / "result.json", {"data": settings.data, "networks": len(tasks), "rows": table})
     return table

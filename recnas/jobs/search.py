@@ -75,7 +75,6 @@ def search(
             from recnas.jobs.search_hnas import HybridSearch as kind
         job = kind(config, data, run, workers, progress, engine)
         result = job.run()
-        run.ledger.close()
     return result
 
 

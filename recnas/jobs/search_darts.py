@@ -40,7 +40,6 @@ def search_darts(config: DartsConfig, out: Path | str, progress: Progress | None
     run = open_run(config, out, images)
     with run.locked():
         result = _DartsSearch(config, images, run, progress or Progress(quiet=True)).run()
-        run.ledger.close()
     return result
 
 

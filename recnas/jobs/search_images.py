@@ -162,7 +162,6 @@ def search_images(
     with run.locked():
         job = _VisionSearch(config, images, run, workers or default_workers(), progress or Progress(quiet=True), engine)
         result = job.run()
-        run.ledger.close()
     return result
 
 

@@ -36,7 +36,6 @@ def search_nasi(config: NasiConfig, out: Path | str, progress: Progress | None =
     run = open_run(config, out, images)
     with run.locked():
         result = _NasiSearch(config, images, run, progress or Progress(quiet=True)).run()
-        run.ledger.close()
     return result
 
 

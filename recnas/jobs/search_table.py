@@ -98,7 +98,6 @@ def search_table(
         run = RunDir.create(out, "search", config=config_facts, data=data)
     with run.locked():
         result = _TableSearch(config, table, scores, run, progress or Progress(quiet=True), data["fingerprint"]).run()
-        run.ledger.close()
     return result
 
 

@@ -81,7 +81,6 @@ def train(
                 done[seed] = _train_one(arch, data, run, settings, seed, device, progress, on)
                 if ranks.first:
                     run.ledger.append(done[seed])
-        run.ledger.close()
         result = _result(arch, data, settings, [done[seed] for seed in sorted(done)])
         if ranks.first:
             write_json(run.path / "result.json", result)

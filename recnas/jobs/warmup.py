@@ -137,7 +137,6 @@ def _check(
                 run.ledger.append(event)
         losses.append(event["valid"]["logloss"])
         progress.advance(1)
-    run.ledger.close()
     progress.end()
     return losses
 

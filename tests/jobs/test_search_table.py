@@ -183,3 +183,8 @@ def test_runs_that_overlap_or_hold_nothing_are_refused(tmp_path, tables):
     (tmp_path / "c2" / "ledger.jsonl").write_text("")
     with pytest.raises(RunError, match="no network that all"):
         pack_scores([tmp_path / "c2"])
+
+
+def test_a_forecast_says_what_it_is_for(capsys):
+    assert main(["forecast", "nasbench201/random"]) != 0
+    assert "searches nasbench201; a forecast is for searches on prepared ad data" in capsys.readouterr().err
