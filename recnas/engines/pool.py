@@ -1,9 +1,4 @@
-"""Worker processes on this machine, one thread each, that may be killed without harm.
-
-The standard library's pools give up when a worker dies. Here the parent knows which item each worker holds:
-a dead worker is replaced and its item handed out again. An item that kills three workers in a row is to
-blame itself (usually it does not fit into memory), and the map ends with an error that says so.
-"""
+"""Worker processes on this machine, one thread each, that may be killed without harm; see `crew`."""
 
 from __future__ import annotations
 
@@ -13,7 +8,6 @@ import os
 import signal
 import sys
 import traceback
-from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,13 +15,10 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from recnas.engines.base import Engine, Work
-from recnas.errors import RecnasError, RunError
+from recnas.engines.base import Work
+from recnas.engines.crew import ONE_THREAD, Answer, Crew, Item
+from recnas.errors import RecnasError
 
-# A second OpenMP thread on a core that another worker uses makes small operators ten times slower.
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-TRIES = 3
-AHEAD = 2  # finished items that may wait per worker for a slow one before them
 _PR_SET_PDEATHSIG = 1
 
 
@@ -35,10 +26,10 @@ _PR_SET_PDEATHSIG = 1
 class _Worker:
     process: BaseProcess
     pipe: Connection
-    item: tuple[int, Any] | None = None  # what it is working on
+    item: Item | None = None
 
 
-class PoolEngine(Engine):
+class PoolEngine(Crew[_Worker]):
     """`workers` processes, started when the first item arrives."""
 
     def __init__(self, work: Work, workers: int) -> None:
@@ -51,51 +42,10 @@ class PoolEngine(Engine):
 
     def map(self, items: Iterable[Any]) -> Iterator[Any]:
         try:
-            yield from self._map(items)
+            yield from self._ordered(items)
         finally:  # given up half-way: nobody may take a late answer for one to a later item
             for worker in [worker for worker in self._pool if worker.item is not None]:
                 self._end(worker)
-
-    def _map(self, items: Iterable[Any]) -> Iterator[Any]:
-        source = enumerate(items)
-        again: deque[tuple[int, Any]] = deque()
-        done: dict[int, tuple[bool, Any]] = {}
-        deaths: dict[int, int] = {}
-        next_out = started = 0
-        exhausted = False
-        while True:
-            while next_out in done:
-                good, value = done.pop(next_out)
-                if not good:
-                    raise value
-                next_out += 1
-                yield value
-            for worker in self._idle():
-                if again:
-                    self._give(worker, again.popleft())
-                elif not exhausted and started - next_out < self.workers * (1 + AHEAD):
-                    try:
-                        self._give(worker, next(source))
-                        started += 1
-                    except StopIteration:
-                        exhausted = True
-            if exhausted and next_out == started:
-                return
-            for worker, answer in self._answers():
-                assert worker.item is not None
-                index = worker.item[0]
-                if answer is not None:
-                    done[index] = answer
-                    worker.item = None
-                    continue
-                deaths[index] = deaths.get(index, 0) + 1
-                if deaths[index] == TRIES:
-                    raise RunError(
-                        f"{TRIES} worker processes in a row died on the same item (number {index + 1}; the last one {_cause(worker)}).",
-                        "Usually memory: use fewer workers, or smaller batches.",
-                    )
-                again.append(worker.item)
-                self._replace(worker)
 
     def close(self) -> None:
         for worker in list(self._pool):
@@ -132,15 +82,14 @@ class PoolEngine(Engine):
         there.close()
         return _Worker(process, here)
 
-    def _give(self, worker: _Worker, item: tuple[int, Any]) -> None:
+    def _give(self, worker: _Worker, item: Item) -> None:
         worker.item = item
         with suppress(OSError):  # it may be dead: `_answers` will notice
             worker.pipe.send(item[1])
 
-    def _answers(self) -> list[tuple[_Worker, tuple[bool, Any] | None]]:
-        """Wait until a worker has answered or died; None stands for a death."""
+    def _answers(self) -> list[tuple[_Worker, Answer | None]]:
         busy = {worker.pipe: worker for worker in self._pool if worker.item is not None}
-        found: list[tuple[_Worker, tuple[bool, Any] | None]] = []
+        found: list[tuple[_Worker, Answer | None]] = []
         for pipe in wait(list(busy)):
             worker = busy[pipe]  # type: ignore[index]
             try:
@@ -150,16 +99,19 @@ class PoolEngine(Engine):
                 found.append((worker, None))
         return found
 
+    def _free(self, worker: _Worker) -> None:
+        worker.item = None
+
     def _replace(self, worker: _Worker) -> None:
         worker.pipe.close()
         fresh = self._start()
         self._pool[self._pool.index(worker)] = fresh
         self.replaced += 1
 
-
-def _cause(worker: _Worker) -> str:
-    code = worker.process.exitcode or 0
-    return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    def _fate(self, worker: _Worker, number: int) -> str:
+        code = worker.process.exitcode or 0
+        cause = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        return f"worker processes in a row died on the same item (number {number}; the last one {cause})."
 
 
 def _serve(pipe: Connection, work: Work, parent: int) -> None:

@@ -1,7 +1,6 @@
 """Worker processes that Ray runs, on this machine or on a cluster; an actor that dies is replaced.
 
-The same ordered map as `pool`, and the same rules: an item whose worker died is handed out again, an item
-that kills three workers in a row is to blame itself. What differs is how work travels. A worker on another
+The ordered map and its rules are those of `crew`; what is special is how work travels. A worker on another
 machine has no file of ours, so a `Work` that offers `cargo()` has those tensors put into Ray's object store
 once; all workers of a machine map the one copy. Tensors are put as numpy arrays (Ray copies torch tensors),
 and torch makes a writable tensor of a read-only array: a write would reach every worker. So each answer is
@@ -19,14 +18,13 @@ import sys
 import time
 import traceback
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from recnas.engines.base import Engine, Work
-from recnas.engines.pool import AHEAD, ONE_THREAD, TRIES
+from recnas.engines.base import Work
+from recnas.engines.crew import ONE_THREAD, TRIES, Answer, Crew, Item
 from recnas.engines.ray_cluster import connect, import_ray
 from recnas.errors import RecnasError, RunError
 
@@ -37,11 +35,11 @@ _PATIENCE = 300.0  # seconds without a single worker before a full cluster is an
 class _Worker:
     actor: Any
     answer: Any  # the reference we wait for; None when idle
-    item: tuple[int, Any] | None = None  # what it is working on; None while it starts
+    item: Item | None = None
     pid: int | None = None  # known once it has started
 
 
-class RayEngine(Engine):
+class RayEngine(Crew[_Worker]):
     """`workers` actors of one CPU each, started when the first item arrives.
 
     Args:
@@ -62,48 +60,7 @@ class RayEngine(Engine):
 
     def map(self, items: Iterable[Any]) -> Iterator[Any]:
         self._open()
-        source = enumerate(items)
-        again: deque[tuple[int, Any]] = deque()
-        done: dict[int, tuple[bool, Any]] = {}
-        deaths: dict[int, int] = {}
-        next_out = started = 0
-        exhausted = False
-        while True:
-            while next_out in done:
-                good, value = done.pop(next_out)
-                if not good:
-                    raise value
-                next_out += 1
-                yield value
-            for worker in self._pool:
-                if worker.answer is not None:
-                    continue
-                if again:
-                    self._give(worker, again.popleft())
-                elif not exhausted and started - next_out < self.workers * (1 + AHEAD):
-                    try:
-                        self._give(worker, next(source))
-                        started += 1
-                    except StopIteration:
-                        exhausted = True
-            if exhausted and next_out == started:
-                return
-            for worker, answer in self._answers():
-                item = worker.item
-                if answer is not None:
-                    if item is not None:
-                        done[item[0]] = answer
-                    worker.answer = worker.item = None
-                    continue
-                if item is not None:
-                    deaths[item[0]] = deaths.get(item[0], 0) + 1
-                    if deaths[item[0]] == TRIES:
-                        raise RunError(
-                            f"{TRIES} Ray workers in a row died on the same item (number {item[0] + 1}).",
-                            "Usually memory: use fewer workers, or smaller batches.",
-                        )
-                    again.append(item)
-                self._replace(worker)
+        yield from self._ordered(items)
 
     def close(self) -> None:
         for worker in self._pool:
@@ -137,12 +94,14 @@ class RayEngine(Engine):
         actor = kind.remote(work, [self._cargo] if self._cargo is not None else [], os.getcwd())
         return _Worker(actor, actor.hello.remote())
 
-    def _give(self, worker: _Worker, item: tuple[int, Any]) -> None:
+    def _idle(self) -> list[_Worker]:
+        return [worker for worker in self._pool if worker.answer is None]
+
+    def _give(self, worker: _Worker, item: Item) -> None:
         worker.item = item
         worker.answer = worker.actor.answer.remote(item[1])
 
-    def _answers(self) -> list[tuple[_Worker, tuple[bool, Any] | None]]:
-        """Wait until a worker has started, answered or died; None stands for a death."""
+    def _answers(self) -> list[tuple[_Worker, Answer | None]]:
         busy = {worker.answer: worker for worker in self._pool if worker.answer is not None}
         began = time.monotonic()
         ready: list[Any] = []
@@ -155,7 +114,7 @@ class RayEngine(Engine):
                 )
         return [(busy[reference], self._fetch(busy[reference])) for reference in ready]
 
-    def _fetch(self, worker: _Worker) -> tuple[bool, Any] | None:
+    def _fetch(self, worker: _Worker) -> Answer | None:
         failures = self._ray.exceptions
         try:
             answer = self._ray.get(worker.answer)
@@ -176,11 +135,17 @@ class RayEngine(Engine):
             return (True, None)
         return answer
 
+    def _free(self, worker: _Worker) -> None:
+        worker.answer = worker.item = None
+
     def _replace(self, worker: _Worker) -> None:
         with suppress(Exception):  # usually it is dead; one that is only out of reach must not go on
             self._ray.kill(worker.actor)
         self._pool[self._pool.index(worker)] = self._start()
         self.replaced += 1
+
+    def _fate(self, worker: _Worker, number: int) -> str:
+        return f"Ray workers in a row died on the same item (number {number})."
 
 
 def _last_line(error: Exception) -> str:

@@ -15,6 +15,7 @@ import pytest
 from recnas.engines.base import Engine, open_engine
 from recnas.engines.pool import PoolEngine
 from recnas.errors import DataError, RunError
+from tests.unit.engines.works import DiesOnce, Faulty
 
 
 @dataclass(frozen=True)
@@ -30,37 +31,6 @@ class Squares:
         def call(item: int) -> tuple[int, str]:
             time.sleep(0.02 * (item % 2))
             return item * item, os.environ.get("OMP_NUM_THREADS", "")
-
-        return call
-
-
-@dataclass(frozen=True)
-class Faulty:
-    def open(self):
-        def call(item: int) -> int:
-            if item == 3:
-                raise DataError("row 3 is bad.", "Mend row 3.")
-            if item == 5:
-                raise ValueError("a fault of the code")
-            return item
-
-        return call
-
-
-@dataclass(frozen=True)
-class DiesOnce:
-    """Kills its own process the first time an item comes by, as the system's memory guard would."""
-
-    marks: str
-    always: bool = False
-
-    def open(self):
-        def call(item: int) -> int:
-            mark = Path(self.marks, f"item-{item}")
-            if item % 4 == 1 and (self.always or not mark.exists()):
-                mark.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-            return item
 
         return call
 

@@ -20,12 +20,15 @@ import pytest
 from recnas.engines import ray_cluster
 from recnas.engines.base import EngineChoice, open_engine
 from recnas.errors import BackendMissing, ConfigError, DataError, RunError
+from tests.unit.engines import works
+from tests.unit.engines.works import DiesOnce, Faulty
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'recnas[ray]'")
 
 from recnas.engines.ray import RayEngine  # noqa: E402 - only where there is ray
 
-ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers cannot import a test
+for module in (sys.modules[__name__], works):
+    ray.cloudpickle.register_pickle_by_value(module)  # Ray's workers cannot import a test
 
 
 @pytest.fixture(scope="module")
@@ -44,37 +47,6 @@ class Squares:
         def call(item: int) -> tuple[int, str, str]:
             time.sleep(0.02 * (item % 2))
             return item * item, os.environ["OMP_NUM_THREADS"], os.getcwd()
-
-        return call
-
-
-@dataclass(frozen=True)
-class Faulty:
-    def open(self):
-        def call(item: int) -> int:
-            if item == 3:
-                raise DataError("row 3 is bad.", "Mend row 3.")
-            if item == 5:
-                raise ValueError("a fault of the code")
-            return item
-
-        return call
-
-
-@dataclass(frozen=True)
-class DiesOnce:
-    """Kills its own process the first time an item comes by, as the system's memory guard would."""
-
-    marks: str
-    always: bool = False
-
-    def open(self):
-        def call(item: int) -> int:
-            mark = Path(self.marks, f"item-{item}")
-            if item % 4 == 1 and (self.always or not mark.exists()):
-                mark.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-            return item
 
         return call
 

@@ -1,0 +1,41 @@
+"""Work that fails or dies, for the tests of every engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from recnas.errors import DataError
+
+
+@dataclass(frozen=True)
+class Faulty:
+    def open(self):
+        def call(item: int) -> int:
+            if item == 3:
+                raise DataError("row 3 is bad.", "Mend row 3.")
+            if item == 5:
+                raise ValueError("a fault of the code")
+            return item
+
+        return call
+
+
+@dataclass(frozen=True)
+class DiesOnce:
+    """Kills its own process the first time an item comes by, as the system's memory guard would."""
+
+    marks: str
+    always: bool = False
+
+    def open(self):
+        def call(item: int) -> int:
+            mark = Path(self.marks, f"item-{item}")
+            if item % 4 == 1 and (self.always or not mark.exists()):
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return item
+
+        return call
