@@ -55,6 +55,14 @@ def regret_curve(
     return RegretCurve(method, seeds, tuple(mean.tolist()), tuple((mean - error).tolist()), tuple((mean + error).tolist()))
 
 
+def order_curve(name: str, truth: Mapping[str, float], scores: Mapping[str, float], candidates: int) -> RegretCurve:
+    """Regret of evaluating in the order of a score, high ones first; there is no chance in it and so no interval."""
+    order = sorted(truth, key=lambda key: -scores[key])[:candidates]
+    regret = np.minimum.accumulate([truth[key] for key in order]) - min(truth.values())
+    mean = tuple(regret.tolist()) + (float(regret[-1]),) * (candidates - len(order))
+    return RegretCurve(name, 1, mean, mean, mean)
+
+
 def _losses(method: str, space: Space[str], truth: Mapping[str, float], candidates: int, seed: int, settings: Mapping[str, Any]) -> np.ndarray:
     """The loss of each new candidate in the order evaluated, the last one repeated if the search ran dry."""
     searcher = get_searcher(method, space, Objectives.of({OBJECTIVE: "min"}), seed, settings)

@@ -4,6 +4,7 @@
   recnas bench build --data data/synthetic --archs 200 --out runs/table rows=400000 train.lr=0.1
   recnas bench build --data data/synthetic --archs 300 --from table.parquet --out runs/more  # train only what is new
   recnas bench regret runs/table --methods evolution local random --candidates 60      # seconds
+  recnas bench regret runs/table --supernet runs/warm-0 --proxies naswot,jacob_cov     # and in the order of proxies
   recnas bench import nasbench201 --from NATS-tss-v1_0-3ffb9-simple --out nb201.parquet   # or nasbench101, nasbench301
   recnas bench pack runs/c4 runs/c16 --out scores.parquet                              # runs of recnas correlate CONFIG
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from recnas.cli.options import add_engine, add_json, engine_choice, print_json, table
+from recnas.cli.options import add_engine, add_json, engine_choice, names_in, print_json, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="build: processes of one thread (default: all cores)")
     parser.add_argument("--methods", nargs="+", default=["evolution", "local", "random"], metavar="NAME", help="regret: searchers")
     parser.add_argument("--candidates", type=int, metavar="N", help="regret: evaluations of a search (default: half the table)")
+    parser.add_argument("--supernet", metavar="RUN", help="regret: also train in the order of --proxies, scored on this warm-up")
+    parser.add_argument("--proxies", default="sigeo", metavar="a,b,c", help="with --supernet (default: sigeo); several also vote")
     add_engine(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_json(parser)
@@ -103,6 +106,14 @@ def _regret(args: argparse.Namespace) -> int:
     space = TableSpace(truth.archs)
     candidates = args.candidates or max(2, len(truth.archs) // 2)
     curves = [regret_curve(method, space, truth.valid, candidates, args.seeds or 200) for method in args.methods]
+    if args.supernet:
+        from recnas.config import check_settings
+        from recnas.jobs.correlate import ranked_curves
+        from recnas.jobs.scoring import ScoreSettings
+        from recnas.progress import Progress
+
+        settings = check_settings(ScoreSettings, {"proxies": names_in(args.proxies)}, "the scoring settings")
+        curves += ranked_curves(args.supernet, truth, settings, candidates, args.workers, Progress(quiet=args.quiet))
     if args.json:
         print_json({"archs": len(truth.archs), "best": min(truth.valid.values()), "curves": [curve.to_dict() for curve in curves]})
         return 0

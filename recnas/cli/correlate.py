@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_engine, add_json, engine_choice, print_json, table
+from recnas.cli.options import add_engine, add_json, engine_choice, names_in, print_json, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="RUN", help="with a config: run directory")
     parser.add_argument("--table", metavar="TABLE", help="a run of recnas bench build, or its table.parquet")
     parser.add_argument("--proxies", default="sigeo,zico,params,flops", metavar="a,b,c")
+    parser.add_argument("--vote", default="", metavar="a,b,c", help="also rank by the sum of these proxies' ranks")
     parser.add_argument("--archs", type=int, metavar="N", help="only the first N architectures of the table")
     parser.add_argument("--shared-rows", type=int, default=0, metavar="N", help="also rank by the shared weights' log loss on N validation rows")
     parser.add_argument("--batches", type=int, default=4, metavar="K", help="scoring batches (default: 4)")
@@ -42,10 +43,11 @@ def run(args: argparse.Namespace) -> int:
         return _cells(args)
     if not args.table:
         raise ConfigError("--table is needed.", "recnas correlate RUN --table TABLE; for cells: recnas correlate CONFIG --out RUN")
-    values = {"proxies": [name.strip() for name in args.proxies.split(",")], "batches": args.batches, "batch_size": args.batch_size}
+    vote = names_in(args.vote)
+    values = {"proxies": list(dict.fromkeys([*names_in(args.proxies), *vote])), "batches": args.batches, "batch_size": args.batch_size}
     settings = check_settings(ScoreSettings, values, "the scoring settings")
     truth = CtrTable.read(args.table)
-    rows = correlate(args.runs, truth, settings, args.archs, args.workers, args.shared_rows, Progress(quiet=args.quiet), engine_choice(args))
+    rows = correlate(args.runs, truth, settings, args.archs, args.workers, args.shared_rows, Progress(quiet=args.quiet), engine_choice(args), vote)
     if args.json:
         print_json({"table": str(args.table), "rows": rows})
         return 0

@@ -30,6 +30,11 @@ def count(text: str) -> int:
     return int(value)
 
 
+def names_in(text: str) -> list[str]:
+    """`a,b, c` as a list; nothing gives an empty one."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def add_engine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine",

@@ -13,7 +13,7 @@ import argparse
 import json
 import os
 
-from recnas.cli.options import add_engine, engine_choice, table
+from recnas.cli.options import add_engine, engine_choice, names_in, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("nothing to score.", "Give --archs FILE.jsonl or --random N.")
     if args.workers < 1 or (args.random is not None and args.random < 1):
         raise ConfigError("--workers and --random must be at least 1.")
-    values: dict = {"proxies": [name.strip() for name in args.proxies.split(",") if name.strip()]}
+    values: dict = {"proxies": names_in(args.proxies)}
     faults = apply_overrides(values, args.overrides)
     settings = check_settings(ScoreSettings, values, "the scoring settings", faults)
     archs = args.random if args.archs is None else read_archs(args.archs)

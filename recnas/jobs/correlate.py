@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from recnas.bench.correlation import rank_correlation
 from recnas.bench.ctr_table import CtrTable
+from recnas.bench.regret import RegretCurve, order_curve
 from recnas.engines.base import EngineChoice
 from recnas.errors import DataError
 from recnas.jobs.score import score_archs
@@ -21,7 +24,9 @@ from recnas.jobs.shared_loss import shared_losses
 from recnas.progress import Progress
 from recnas.proxies.registry import get_proxies
 from recnas.run import RunDir
+from recnas.search.objective import rank_sums
 
+VOTE = "vote"  # the sum of several proxies' ranks
 TERMS_OF = ("sigeo", "sigeo_released")  # whose parts are of interest on their own
 
 
@@ -34,41 +39,78 @@ def correlate(
     shared_rows: int = 0,
     progress: Progress | None = None,
     engine: EngineChoice | None = None,
+    vote: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """One row per (warm-up run, proxy or term): Spearman and Kendall with intervals.
 
     Args:
         archs: how many of the table's architectures, in its order; None for all.
         shared_rows: also rank by the log loss of the shared weights on so many validation rows; 0 does not.
+        vote: also rank by the sum of these proxies' ranks.
     """
     keys = list(table.archs)[:archs]
-    described = [table.archs[key] for key in keys]
     truth = [-table.valid[key] for key in keys]
-    better = {proxy.name: 1.0 if proxy.higher_is_better else -1.0 for proxy in get_proxies(settings.proxies)}
     rows = []
     for run in runs:
-        manifest = RunDir.open(run).manifest()
-        if manifest["data"]["fingerprint"] != table.data:
-            raise DataError(
-                f"{run} was warmed up on data {manifest['data']['fingerprint'][:12]}, the table was trained on {table.data[:12]}.",
-                "Use a warm-up of the same prepared data.",
-            )
-        share = WarmupConfig.model_validate(manifest["config"]).warmup.share
-        values: dict[str, list[float]] = {}
-        for result in score_archs(run, described, settings, workers, progress, engine):
-            for name, found in result["scores"].items():
-                values.setdefault(name, []).append(better[name] * found["value"])
-                if name in TERMS_OF and "reason" not in found:
-                    for term, value in found["terms"].items():
-                        values.setdefault(f"{name}.{term}", []).append(-value if term == "loss" else value)
+        share, values = table_scores(run, table, keys, settings, workers, progress, engine)
+        if vote:
+            values[VOTE] = by_vote([values[name] for name in vote])
         if shared_rows:
+            described = [table.archs[key] for key in keys]
             values["shared_logloss"] = [-loss for loss in shared_losses(run, described, shared_rows, progress)]
         for name, found in values.items():
-            if len(found) == len(truth):  # a term is missing for degenerate networks
-                rows.append({"run": str(run), "share": share, "proxy": name, **rank_correlation(found, truth).to_dict()})
+            rows.append({"run": str(run), "share": share, "proxy": name, **rank_correlation(found, truth).to_dict()})
     sizes = {"params (table)": table.params, "macs (table)": table.macs}
     rows += [
         {"run": "", "share": None, "proxy": name, **rank_correlation([float(by_key[key]) for key in keys], truth).to_dict()}
         for name, by_key in sizes.items()
     ]
     return rows
+
+
+def table_scores(
+    run: Path | str,
+    table: CtrTable,
+    keys: Sequence[str],
+    settings: ScoreSettings,
+    workers: int = 1,
+    progress: Progress | None = None,
+    engine: EngineChoice | None = None,
+) -> tuple[float, dict[str, list[float]]]:
+    """The warm-up's share, and what every proxy (and term of SiGeo) says of these architectures, high for good.
+
+    A term that a degenerate network does not have is left out.
+    """
+    manifest = RunDir.open(run).manifest()
+    if manifest["data"]["fingerprint"] != table.data:
+        raise DataError(
+            f"{run} was warmed up on data {manifest['data']['fingerprint'][:12]}, the table was trained on {table.data[:12]}.",
+            "Use a warm-up of the same prepared data.",
+        )
+    share = WarmupConfig.model_validate(manifest["config"]).warmup.share
+    better = {proxy.name: 1.0 if proxy.higher_is_better else -1.0 for proxy in get_proxies(settings.proxies)}
+    values: dict[str, list[float]] = {}
+    for result in score_archs(run, [table.archs[key] for key in keys], settings, workers, progress, engine):
+        for name, found in result["scores"].items():
+            values.setdefault(name, []).append(better[name] * found["value"])
+            if name in TERMS_OF and "reason" not in found:
+                for term, value in found["terms"].items():
+                    values.setdefault(f"{name}.{term}", []).append(-value if term == "loss" else value)
+    return share, {name: found for name, found in values.items() if len(found) == len(keys)}
+
+
+def by_vote(columns: Sequence[Sequence[float]]) -> list[float]:
+    """Sum of ranks, high for good, as a search with `combine: vote` adds them up."""
+    return (-rank_sums(-np.array(columns).T)).tolist()
+
+
+def ranked_curves(
+    run: Path | str, table: CtrTable, settings: ScoreSettings, candidates: int, workers: int = 1, progress: Progress | None = None
+) -> list[RegretCurve]:
+    """Regret of training the table's architectures in the order of each proxy; of all in a vote if there are several."""
+    keys = list(table.archs)
+    _, values = table_scores(run, table, keys, settings, workers, progress)
+    orders = {name: values[name] for name in settings.proxies}
+    if len(orders) > 1:
+        orders[VOTE] = by_vote(list(orders.values()))
+    return [order_curve(f"by {name}", table.valid, dict(zip(keys, scores)), candidates) for name, scores in orders.items()]

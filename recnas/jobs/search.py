@@ -191,6 +191,7 @@ class _Search:
     def _train_top(self, searcher: Searcher[NasrecArch]) -> list[dict[str, Any]]:
         """The best candidates, trained from scratch and evaluated on validation rows."""
         final = self.config.final
+        seeds = range(self.config.seed, self.config.seed + final.seeds)
         best = searcher.best(final.top)
         done = {
             (event["key"], event["seed"]): event for event in self.events if event.get("event") == "trained"
@@ -198,7 +199,7 @@ class _Search:
         items = [
             (rank, seed, self.space.to_dict(told.proposal.arch))
             for rank, told in enumerate(best)
-            for seed in range(final.seeds)
+            for seed in seeds
             if (told.proposal.key, seed) not in done
         ]
         folder = str(self.folder.path / "top")
@@ -215,7 +216,7 @@ class _Search:
         self.progress.end()
         found = []
         for rank, told in enumerate(best):
-            events = [done[told.proposal.key, seed] for seed in range(final.seeds)]
+            events = [done[told.proposal.key, seed] for seed in seeds]
             losses = [event["valid"]["logloss"] for event in events]
             aucs = [event["valid"]["auc"] for event in events]
             found.append(
@@ -243,7 +244,7 @@ class _Search:
             self.folder.path / "best",
             settings,
             final.retrain_seeds,
-            0,
+            self.config.seed,
             self.progress,
             on=final.retrain,
         )

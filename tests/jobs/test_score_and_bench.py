@@ -127,8 +127,16 @@ def test_correlate_and_regret(bench: Path, warm: Path, tmp_path: Path, capsys):
     assert set(by_name) == {"sigeo", "sigeo.zico", "sigeo.fr", "sigeo.loss", "params", "shared_logloss", "params (table)", "macs (table)"}
     assert by_name["params"]["spearman"] == pytest.approx(by_name["params (table)"]["spearman"])
     assert all(row["n"] == 5 and -1 <= row["spearman"] <= 1 for row in rows)
+    assert main([*command[:4], "--vote", "params,naswot", *command[6:-3], "--quiet", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {"vote", "params", "naswot"} < {row["proxy"] for row in rows}
     assert main(["bench", "regret", str(bench), "--seeds", "3", "--candidates", "4"]) == 0
     assert "evolution" in capsys.readouterr().out
+    ordered = ["bench", "regret", str(bench), "--methods", "random", "--seeds", "2", "--supernet", str(warm), "--proxies", "params,flops"]
+    assert main([*ordered, "--candidates", "5", "--workers", "1", "--quiet", "--json"]) == 0
+    curves = {curve["method"]: curve["mean"] for curve in json.loads(capsys.readouterr().out)["curves"]}
+    assert set(curves) == {"random", "by params", "by flops", "by vote"}
+    assert curves["by params"][-1] == 0  # all five were trained by then
     assert main(["bench", "build", "--archs", "2"]) == 2
     assert "--data and --out are needed" in capsys.readouterr().err
 

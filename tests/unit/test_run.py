@@ -92,9 +92,14 @@ def test_the_lock_is_free_again_after_a_kill(tmp_path: Path):
 
 def test_an_error_closes_the_ledger(tmp_path: Path):
     run = RunDir.create(tmp_path / "run", "search")
-    with pytest.raises(ValueError, match="half-way"), run.locked():
-        run.ledger.append({"event": "one"})
-        raise ValueError("half-way")
+
+    def half_way() -> None:
+        with run.locked():
+            run.ledger.append({"event": "one"})
+            raise ValueError("half-way")
+
+    with pytest.raises(ValueError, match="half-way"):
+        half_way()
     assert run.ledger._file is None
     with run.locked():
         run.ledger.append({"event": "two"})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recnas.bench.ctr_table import CtrTable, write_table
-from recnas.bench.regret import evaluations_to_reach, regret_curve
+from recnas.bench.regret import evaluations_to_reach, order_curve, regret_curve
 from recnas.bench.table_space import TableSpace, genes
 from recnas.errors import DataError, SpaceError
 from recnas.space.nasrec import NasrecSpace
@@ -99,3 +99,10 @@ def test_search_beats_chance_where_neighbours_are_alike(table: CtrTable):
     assert np.mean(clever.mean) < np.mean(chance.mean)
     assert evaluations_to_reach(clever.mean, clever.mean[-1]) <= 40
     assert evaluations_to_reach(clever.mean, -1) is None
+
+
+def test_an_order_is_followed_from_its_best_score():
+    truth = {"a": 0.5, "b": 0.4, "c": 0.45, "d": 0.6}
+    curve = order_curve("by score", truth, {"a": 3.0, "b": 0.0, "c": 2.0, "d": 1.0}, 3)
+    assert curve.mean == pytest.approx([0.1, 0.05, 0.05])
+    assert order_curve("by score", truth, {"a": 3.0, "b": 0.0, "c": 2.0, "d": 1.0}, 6).mean[3:] == pytest.approx([0.0, 0.0, 0.0])
