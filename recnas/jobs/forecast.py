@@ -18,9 +18,13 @@ import torch
 
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError
+from recnas.jobs.scoring import ScoreSettings
 from recnas.jobs.search_settings import SearchConfig
 from recnas.jobs.settings import make_space
 from recnas.progress import human_bytes
+from recnas.proxies.gradients import GradientMoments
+from recnas.proxies.gram import ExactNtk, Gram
+from recnas.proxies.registry import get_proxies
 from recnas.search.registry import planned
 from recnas.space.cost import count
 from recnas.train.paths import PathSampler
@@ -29,6 +33,7 @@ SAMPLES = 64  # architectures whose mean cost stands for a candidate's
 PASSES = 3  # forward, and the two products of backward
 # Seconds that pass for each second of pure matrix products, all cores busy.
 OVERHEAD = {"warmup": 2.2, "search": 2.0, "train": 2.6}
+GRAM_ROWS = 128  # a Gram matrix of a batch of so many costs about one more pass of it; measured at 256 and 512
 LIBRARIES = 350e6  # bytes of a process that has loaded torch and does nothing
 
 
@@ -84,7 +89,7 @@ def forecast(config: SearchConfig, workers: int, data: PreparedData | None = Non
     full_share = fmean(sampler.full_probability(step) for step in range(100))
     warm_macs = full_share * full.macs + (1 - full_share) * mean_macs
     total = planned(config.search.chosen)
-    scored_rows = float(total * config.score.batches * config.score.batch_size)
+    scored_rows = total * batches_of(config.score) * config.score.batch_size
     if config.evaluator == "one-shot":
         one = config.one_shot
         scored_rows = (
@@ -139,6 +144,18 @@ def forecast(config: SearchConfig, workers: int, data: PreparedData | None = Non
         ),
     )
     return Forecast(phases, available_memory(), workers, core)
+
+
+def batches_of(settings: ScoreSettings) -> float:
+    """What scoring one candidate costs, in batches that are passed forward and backward."""
+    proxies = get_proxies(settings.proxies)
+    needs = {kind for proxy in proxies for kind in proxy.needs}
+    found = float(settings.batches) if GradientMoments in needs else 0.0
+    found += bool(needs - {GradientMoments})  # one recorded pass over the first batch
+    found += sum(not proxy.needs for proxy in proxies)  # passes of their own
+    if any(issubclass(kind, Gram) for kind in needs - {ExactNtk}):
+        found += settings.batch_size / GRAM_ROWS
+    return found + (settings.batch_size if ExactNtk in needs else 0)  # one backward pass per example
 
 
 def check_fits(found: Forecast) -> None:

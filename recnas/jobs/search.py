@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from recnas.data.prepared import PreparedData
-from recnas.engines.base import EngineChoice, Work, open_engine
+from recnas.engines.base import Engine, EngineChoice, Work, open_engine
 from recnas.jobs.forecast import check_fits, forecast
 from recnas.jobs.latency import measure_latency
 from recnas.jobs.one_shot import OneShotWork
@@ -45,6 +45,8 @@ from recnas.search.registry import get_searcher
 from recnas.space.cost import count
 from recnas.space.nasrec_arch import NasrecArch
 from recnas.space.nasrec_json import dump_arch
+
+WINDOW = 16  # candidates whose order among the workers is free; a crash loses at most so many scores
 
 
 def default_workers() -> int:
@@ -159,9 +161,7 @@ class _Search:
         self.progress.advance(len(searcher.history))
         with self._engine(work) as engine:
             while batch := searcher.ask_batch():
-                results = engine.map(
-                    [self.space.to_dict(proposal.arch) for proposal in batch if not proposal.known]
-                )
+                results = self._in_order(engine, [proposal.arch for proposal in batch if not proposal.known])
                 for proposal in batch:
                     if proposal.known:
                         self._append(searcher.tell(proposal))
@@ -170,6 +170,21 @@ class _Search:
                     self.progress.advance(1, note=self._best_note(searcher))
         self.progress.end()
         return searcher
+
+    def _in_order(self, engine: Engine, archs: Sequence[NasrecArch]) -> Iterator[dict[str, Any]]:
+        """Results in the order of `archs`. Of those near each other the largest is begun first: a generation ends
+        when its last candidate does, and nobody should wait for one that was large and came late."""
+        order: list[int] = []
+        for start in range(0, len(archs), WINDOW):
+            near = range(start, min(start + WINDOW, len(archs)))
+            order += sorted(near, key=lambda i: -self._cost(archs[i])["macs"])
+        found: dict[int, dict[str, Any]] = {}
+        next_out = 0
+        for i, result in zip(order, engine.map([self.space.to_dict(archs[i]) for i in order])):
+            found[i] = result
+            while next_out in found:
+                yield found.pop(next_out)
+                next_out += 1
 
     def _told(
         self, searcher: Searcher[NasrecArch], proposal: Any, found: Mapping[str, Any]

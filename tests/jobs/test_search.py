@@ -11,7 +11,8 @@ import pytest
 import recnas
 from recnas.cli.main import main
 from recnas.errors import ConfigError, RunError, SpaceError
-from recnas.jobs.forecast import Forecast, Phase, check_fits, forecast
+from recnas.jobs.forecast import Forecast, Phase, batches_of, check_fits, forecast
+from recnas.jobs.scoring import ScoreSettings
 from recnas.jobs.search import search
 from recnas.space.nasrec_json import load_arch
 from tests.jobs.search_helpers import as_yaml, small_search, what_counts
@@ -156,6 +157,16 @@ def test_commands(finished: Path, criteo_data, tmp_path: Path, capsys):
     assert "score candidates" in shown
     assert main(["search", "--resume", str(finished), str(config)]) == 2
     assert "--resume takes the settings from the run" in capsys.readouterr().err
+
+
+def test_a_forecast_counts_what_the_proxies_read():
+    def cost(*proxies: str) -> float:
+        return batches_of(ScoreSettings(proxies=proxies, batches=4, batch_size=256))
+
+    assert cost("sigeo") == cost("sigeo", "zico") == 4  # statistics are shared
+    assert cost("sigeo", "jacob_cov", "naswot") == 5
+    assert cost("sigeo", "jacob_cov", "ntk_cond", "ntk_trace") == 7
+    assert cost("exact_ntk_cond") > 250
 
 
 def test_a_search_that_does_not_fit_is_refused(criteo_data):
