@@ -43,6 +43,7 @@ TIMEOUT_SECONDS = 600.0  # an exchange may wait while the first process writes a
 TIMEOUT_VARIABLE = "RECNAS_RANK_TIMEOUT"
 _BUCKET = 2**24  # values added up in one exchange, so that the copy stays small beside the gradients
 _FAULT = "recnas/fault"
+_READ = "recnas/fault-read"  # how many processes know it
 _FAULT_WAIT = 5.0  # seconds a process whose exchange failed looks for the reason
 
 
@@ -142,7 +143,9 @@ def join_ranks() -> Iterator[Ranks]:
         raise
     except BaseException as error:
         _ignore_sigterm()  # torchrun's comes while this one looks for the reason
-        raise _named(error, store) from error
+        named = _named(error, store)
+        _let_others_read(store)
+        raise named from error
     finally:
         restore()
         dist.destroy_process_group()
@@ -214,6 +217,20 @@ def _wait_for_fault(store: Any) -> str | None:
             return None
         time.sleep(0.1)
     return None
+
+
+def _let_others_read(store: Any) -> None:
+    """Without torchrun the store lives in the first process: it stays until the others have read the fault, but not long."""
+    try:
+        if not store.check([_FAULT]):
+            return
+        until = time.monotonic() + _FAULT_WAIT
+        read = store.add(_READ, 1)
+        while dist.get_rank() == 0 and read < dist.get_world_size() and time.monotonic() < until:
+            time.sleep(0.05)
+            read = store.add(_READ, 0)
+    except RuntimeError:  # the store went with another process
+        return
 
 
 def _first_line(error: BaseException) -> str:
