@@ -105,7 +105,8 @@ class SearchConfig(Settings):
         unknown = [name for name in self.objectives if name not in known]
         if unknown:
             raise ValueError(
-                f"objectives has {', '.join(map(repr, unknown))}; this search knows {', '.join(known)}"
+                f"objectives has {', '.join(map(repr, unknown))}; this search knows {', '.join(known)}; objectives={{}} goes by "
+                "the first proxy alone"
             )
         return self
 
