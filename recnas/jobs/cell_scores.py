@@ -1,7 +1,8 @@
 """Score tables of NAS-Bench-201 from runs that scored cells, and the correlations of everything in them.
 
     RUN/ledger.jsonl        one line per network (`recnas.jobs.cells`)
-    RUN/correlation.json    by proxy: Spearman, Kendall, intervals; then HNAS's guarantees
+    RUN/correlation.json    `rows`, by proxy: Spearman, Kendall, intervals; then HNAS's guarantees
+                            `pairs`: how far proxies agree with each other, if asked
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from recnas.bench.agreement import agreement
 from recnas.bench.correlation import rank_correlation
 from recnas.bench.guarantee import correlate_guarantee
 from recnas.bench.nasbench201 import Nb201Table
@@ -51,6 +53,7 @@ class CellCorrelation(Settings):
     datasets: tuple[str, ...] = ("cifar10",)
     epochs: int = 200
     guarantee: GuaranteeSettings = GuaranteeSettings()
+    pairs: tuple[str, ...] = ()  # proxies to lay beside each other, two by two; those without scores are left out
     resamples: int = Field(100, ge=0)  # of the intervals
     shares: tuple[float, ...] = ()  # warm-ups to compare, each scored in a folder of its own; empty: score.warmup alone
 
@@ -118,7 +121,8 @@ def correlate_config(
         scores = ScoreTable.read(config.scores, key)
         chosen = sample_cells(table, len(table) if config.cells is None else config.cells)
     rows = correlate_scores(table, scores, chosen, config)
-    write_json(out / "correlation.json", {"table": table.name, "rows": rows})
+    pairs = {"pairs": correlate_pairs(table, scores, chosen, config.pairs)} if config.pairs else {}
+    write_json(out / "correlation.json", {"table": table.name, "rows": rows, **pairs})
     return rows
 
 
@@ -127,7 +131,7 @@ def correlate_scores(
 ) -> list[dict[str, Any]]:
     """Signed so that +1 is perfect; degenerate networks rank last."""
     at = scores.rows_of([key(table.archs[row]) for row in chosen])
-    better = _directions(list(scores.columns))
+    better = directions(list(scores.columns))
     found: list[dict[str, Any]] = []
     for dataset in config.datasets:
         accuracy = table.accuracy(dataset, "test", config.epochs)[list(chosen)]
@@ -138,7 +142,7 @@ def correlate_scores(
                 continue  # ranks as the proxy itself
             signed = better[name] * values[at]
             dead = int(np.isnan(signed).sum())
-            figures = rank_correlation(_last(signed), accuracy, resamples=config.resamples).to_dict()
+            figures = rank_correlation(missing_last(signed), accuracy, resamples=config.resamples).to_dict()
             found.append({"proxy": name, "dataset": dataset, "degenerate": dead, **figures})
         for metric, kappa in guarantee_pairs(scores, config.guarantee):
             m, k = scores.column(metric)[at], scores.column(kappa)[at]
@@ -147,17 +151,25 @@ def correlate_scores(
     return found
 
 
+def correlate_pairs(table: Nb201Table, scores: ScoreTable, chosen: Sequence[int], names: Sequence[str]) -> list[dict[str, Any]]:
+    """How far proxies agree with each other, each at its greatest width."""
+    at = scores.rows_of([key(table.archs[row]) for row in chosen])
+    columns = [has[-1] for name in names if (has := widths(scores, name))]
+    return agreement({column: scores.column(column)[at] for column in columns})
+
+
 def guarantee_pairs(scores: ScoreTable, settings: GuaranteeSettings) -> list[tuple[str, str]]:
     """Metric and condition number: the metric at its greatest width, the condition number at its smallest."""
+    kappas = widths(scores, settings.kappa)
+    return [(has[-1], kappas[0]) for metric in settings.metrics if (has := widths(scores, metric)) and kappas]
 
-    def widths(name: str) -> list[str]:
-        if "@" in name:
-            return [name] if name in scores.columns else []
-        has = [column for column in scores.columns if column.partition("@")[0] == name]
-        return sorted(has, key=lambda column: int(column.partition("@")[2]))
 
-    kappas = widths(settings.kappa)
-    return [(has[-1], kappas[0]) for metric in settings.metrics if (has := widths(metric)) and kappas]
+def widths(scores: ScoreTable, name: str) -> list[str]:
+    """The columns of a proxy from narrow to wide; of a full name (`proxy@width`) that one, if it is there."""
+    if "@" in name:
+        return [name] if name in scores.columns else []
+    has = [column for column in scores.columns if column.partition("@")[0] == name]
+    return sorted(has, key=lambda column: int(column.partition("@")[2]))
 
 
 def load_config(data: dict[str, Any], faults: Sequence[str], source: str) -> CellCorrelation:
@@ -172,7 +184,8 @@ def load_config(data: dict[str, Any], faults: Sequence[str], source: str) -> Cel
     return config
 
 
-def _directions(columns: Sequence[str]) -> dict[str, float]:
+def directions(columns: Sequence[str]) -> dict[str, float]:
+    """By column: 1 if high is good, -1 if low is."""
     from recnas.proxies.registry import get_proxies
 
     found = {}
@@ -183,7 +196,7 @@ def _directions(columns: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _last(values: np.ndarray) -> np.ndarray:
+def missing_last(values: np.ndarray) -> np.ndarray:
     """Missing values below all others."""
     missing = np.isnan(values)
     if missing.all():

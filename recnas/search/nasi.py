@@ -10,6 +10,9 @@ Shu, Cai, Dai, Ooi and Low, "NASI: Label- and Data-agnostic Neural Architecture 
 The architecture is the most likely one under alpha*. The limit nu is a number, the mean T of random
 architectures ("mean"), or moves along ("adaptive"): nu_t = (nu_0 + T_1 + ... + T_{t-1}) / t.
 
+`scale: own` divides every G_t by its own norm instead. It is not in the paper: where T spans orders of magnitude,
+one draw with a great T makes all later steps of the published rule as good as nothing.
+
 No torch here: the state is what the ledger says, so a search is resumed by telling the same steps again.
 """
 
@@ -74,9 +77,11 @@ class Nasi:
     def tell(self, trace: float, gradient: np.ndarray) -> None:
         """A step: T of the drawn architecture, and the gradient of R (not of T) by alpha."""
         self.traces.append(trace)
-        self.largest = max(self.largest, float(np.linalg.norm(gradient)))
-        if self.largest > 0:
-            self.total = self.total + gradient / self.largest
+        norm = float(np.linalg.norm(gradient))
+        self.largest = max(self.largest, norm)
+        divisor = norm if self.settings.scale == "own" else self.largest
+        if divisor > 0:
+            self.total = self.total + gradient / divisor
         self.steps += 1
 
     def tell_failed(self) -> None:

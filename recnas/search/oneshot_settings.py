@@ -20,6 +20,7 @@ class NasiSettings(Settings):
     nu: Literal["mean", "adaptive"] | float = "mean"
     nu_archs: int = Field(50, ge=1)  # of "mean": random architectures
     nu_first: float = Field(1000.0, gt=0)  # of "adaptive": nu_0
+    scale: Literal["largest", "own"] = "largest"  # a step's gradient is divided by the largest norm so far, or by its own
     temperature: float = Field(1.0, gt=0)
     labels: Literal["true", "random"] = "true"
     inputs: Literal["data", "gaussian"] = "data"

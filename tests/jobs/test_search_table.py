@@ -172,6 +172,8 @@ def test_scoring_packing_and_correlating_are_one_chain(tables, tmp_path, capsys)
     assert rows["non-realizable ntk_trace@3, ntk_cond@2"]["spearman"] >= rows["kappa/M ntk_trace@3, ntk_cond@2"]["spearman"]
     kept = json.loads((tmp_path / "all" / "correlation.json").read_text())
     assert {row["proxy"] for row in kept["rows"]} == set(rows)
+    pairs = {(pair["first"], pair["second"]) for pair in kept["pairs"]}
+    assert pairs == {("ntk_trace@3", "knas_root@2"), ("ntk_trace@3", "naswot@3"), ("knas_root@2", "naswot@3")}
     assert main(["report", str(tmp_path / "all" / "correlation.json"), "-o", str(tmp_path / "r.md")]) == 0
 
 

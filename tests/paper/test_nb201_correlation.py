@@ -20,7 +20,6 @@ from recnas.progress import Progress
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("RECNAS_SHARED", ROOT.parent / "shared")) / "data"
 TABLE, IMAGES = SHARED / "nb201.parquet", SHARED / "cifar10_train_sample.npz"
-MARK = "<!-- nb201 -->"
 CHANNELS = 4
 
 # Spearman on CIFAR-10 / CIFAR-100 / ImageNet16-120 from SiGeo's table 2; for the NTK family from HNAS's table 1.
@@ -41,22 +40,20 @@ AT_LEAST = {"naswot": 0.70, "zico": 0.60, "sigeo": 0.60, "params": 0.65, "jacob_
 
 @pytest.mark.paper
 @pytest.mark.skipif(not (TABLE.exists() and IMAGES.exists()), reason=f"needs {TABLE} and {IMAGES}")
-def test_proxies_rank_cells_as_published():
+def test_proxies_rank_cells_as_published(paper_runs, write_down):
     table = Nb201Table.read(TABLE)
     cells = int(os.environ.get("RECNAS_CELLS", "1000"))
     rows = sample_cells(table, cells)
     settings = CellSettings(proxies=PROXIES, channels=CHANNELS, images="cifar10", images_path=str(IMAGES), batches=2)
-    runs = Path(os.environ.get("RECNAS_PAPER_RUNS", ROOT / "paper-runs"))
-    results = score_cells([table.archs[row] for row in rows], runs / f"nb201-c{CHANNELS}", settings, workers=2, progress=Progress())
+    results = score_cells([table.archs[row] for row in rows], paper_runs / f"nb201-c{CHANNELS}", settings, workers=2, progress=Progress())
     by_data = {data: {row["proxy"]: row for row in correlate_cells(table, rows, results, data)} for data in ("cifar10", "cifar100", "imagenet16")}
-    write_down(by_data, cells)
+    write_down("nb201", as_lines(by_data, cells))
     short = {name: by_data["cifar10"][name]["spearman"] for name, least in AT_LEAST.items() if by_data["cifar10"][name]["spearman"] < least}
     assert not short
 
 
-def write_down(by_data: dict[str, dict[str, dict]], cells: int) -> None:
+def as_lines(by_data: dict[str, dict[str, dict]], cells: int) -> list[str]:
     lines = [
-        MARK,
         f"### NAS-Bench-201, {cells} random cells, {CHANNELS} channels, 2 batches of 64 CIFAR-10 images, one weight seed",
         "",
         "Spearman (95 % bootstrap interval over cells) with test accuracy after 200 epochs; Kendall in the last column. +1 is a",
@@ -74,8 +71,4 @@ def write_down(by_data: dict[str, dict[str, dict]], cells: int) -> None:
             published = PUBLISHED.get(name, (None,) * 3)[place]
             cellsof += [f"{found['spearman']:.3f} [{low:.2f}, {high:.2f}]", "" if published is None else f"{published:.2f}"]
         lines.append(f"| {name} | {' | '.join(cellsof)} | {by_data['cifar10'][name]['kendall']:.3f} |")
-    path = Path(__file__).parent / "README.md"
-    text = path.read_text() if path.exists() else ""
-    before, _, rest = text.partition(MARK)
-    _, _, after = rest.partition(MARK)
-    path.write_text(before + "\n".join(lines) + "\n" + MARK + after)
+    return lines

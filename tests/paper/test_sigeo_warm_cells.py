@@ -22,7 +22,6 @@ from recnas.progress import Progress
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("RECNAS_SHARED", ROOT.parent / "shared")) / "data"
 TABLE, IMAGES = SHARED / "nb201.parquet", SHARED / "cifar10_train_sample.npz"
-MARK = "<!-- sigeo-warm -->"
 # Spearman on CIFAR-10 in SiGeo's table 3, by share.
 PUBLISHED = {
     "zico": {0.0: 0.74, 0.1: 0.78, 0.2: 0.77, 0.4: 0.78},
@@ -33,22 +32,20 @@ PUBLISHED = {
 @pytest.mark.paper
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(not (TABLE.exists() and IMAGES.exists()), reason=f"needs {TABLE} and {IMAGES}")
-def test_warmed_cells_are_ranked_at_every_level():
+def test_warmed_cells_are_ranked_at_every_level(paper_runs, write_down):
     cells = int(os.environ.get("RECNAS_CELLS", "60"))
     data = read_yaml(ROOT / "configs" / "nasbench201" / "correlate-warm.yaml")
     faults = apply_overrides(data, [f"cells={cells}", f"table={TABLE}", f"score.images_path={IMAGES}", "datasets=[cifar10]"])
     config = load_config(data, faults, "the warm-up config")
-    runs = Path(os.environ.get("RECNAS_PAPER_RUNS", ROOT / "paper-runs"))
-    rows = correlate_config(config, runs / f"nb201-warm-{cells}", workers=2, progress=Progress())
+    rows = correlate_config(config, paper_runs / f"nb201-warm-{cells}", workers=2, progress=Progress())
     by_name = {(row["proxy"].partition("@")[0], row["share"]): row for row in rows}
-    write_down(by_name, cells)
+    write_down("sigeo-warm", as_lines(by_name, cells))
     assert all(by_name[name, share]["spearman"] is not None for name, shares in PUBLISHED.items() for share in shares)
 
 
-def write_down(by_name: dict[tuple[str, float], dict], cells: int) -> None:
+def as_lines(by_name: dict[tuple[str, float], dict], cells: int) -> list[str]:
     shares = list(PUBLISHED["sigeo"])
     lines = [
-        MARK,
         f"### Warmed NAS-Bench-201 cells: {cells} random cells, 4 channels, shares of 3,805 CIFAR-10 images, one pass",
         "",
         "Spearman (95 % bootstrap interval over cells) with CIFAR-10 test accuracy after 200 epochs, and the published figure, which is",
@@ -65,8 +62,4 @@ def write_down(by_name: dict[tuple[str, float], dict], cells: int) -> None:
             published = f", published {PUBLISHED[name][share]:.2f}" if name in PUBLISHED else ""
             parts.append(f"{row['spearman']:.3f} [{low:.2f}, {high:.2f}]{published}")
         lines.append(f"| {name} | {' | '.join(parts)} |")
-    path = Path(__file__).parent / "README.md"
-    text = path.read_text() if path.exists() else ""
-    before, _, rest = text.partition(MARK)
-    _, _, after = rest.partition(MARK)
-    path.write_text(before + "\n".join(lines) + "\n" + MARK + after)
+    return lines

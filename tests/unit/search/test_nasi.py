@@ -51,6 +51,14 @@ def test_steps_are_divided_by_the_largest_norm_so_far():
     assert search.choices() == [1, 0]
 
 
+def test_steps_can_be_divided_by_their_own_norm():
+    search = Nasi(NasiSettings(steps=3, nu=1.0, scale="own"), [2])
+    search.tell(1.0, np.array([300.0, 400.0]))
+    search.tell(1.0, np.array([-2.0, 0.0]))
+    search.tell(1.0, np.zeros(2))
+    np.testing.assert_allclose(search.alpha()[0], [(0.6 - 1.0) / 3, 0.8 / 3])
+
+
 def test_nothing_told_chooses_the_first_options():
     search = Nasi(NasiSettings(nu=1.0), [3, 2])
     search.tell(1.0, np.zeros(5))
