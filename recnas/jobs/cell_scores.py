@@ -1,4 +1,4 @@
-"""Score tables of NAS-Bench-201 from runs that scored cells, and the correlations of everything in them.
+"""Score tables from runs that scored cells, and the correlations of everything in them with trained accuracies.
 
     RUN/ledger.jsonl        one line per network (`recnas.jobs.cells`)
     RUN/correlation.json    `rows`, by proxy: Spearman, Kendall, intervals; then HNAS's guarantees
@@ -17,19 +17,21 @@ from pydantic import Field, model_validator
 from recnas.bench.agreement import agreement
 from recnas.bench.correlation import rank_correlation
 from recnas.bench.guarantee import correlate_guarantee
-from recnas.bench.nasbench201 import Nb201Table
+from recnas.bench.nasbench201 import Split
 from recnas.bench.scores import ScoreTable
+from recnas.bench.truth import SpaceName, Truth, read_truth
 from recnas.config import Settings
 from recnas.engines.base import EngineChoice
 from recnas.errors import ConfigError, DataError, RunError
 from recnas.jobs.cells import CellSettings, sample_cells, score_cells
 from recnas.progress import Progress
 from recnas.run import RunDir, write_json
-from recnas.space.nasbench201_key import key
+from recnas.space.nasbench201 import NAME as NASBENCH201
+from recnas.space.registry import get_space
 
 
 class CellSpace(Settings):
-    name: Literal["nasbench201"] = "nasbench201"
+    name: SpaceName = "nasbench201"
 
 
 class GuaranteeSettings(Settings):
@@ -46,11 +48,12 @@ class CellCorrelation(Settings):
     """`recnas correlate CONFIG` for cells: score them (or read a score table), then lay them beside the accuracies."""
 
     space: CellSpace = CellSpace()
-    table: str | None = None  # nb201.parquet; null: in the folder RECNAS_TABLES names
+    table: str | None = None  # of trained cells; null: nb201.parquet in the folder RECNAS_TABLES names
     scores: str | None = None  # a score table; null: score `cells` cells now
     cells: int | None = Field(1000, ge=2)  # random cells; null: all
     score: CellSettings = CellSettings()
     datasets: tuple[str, ...] = ("cifar10",)
+    split: Split = "test"
     epochs: int = 200
     guarantee: GuaranteeSettings = GuaranteeSettings()
     pairs: tuple[str, ...] = ()  # proxies to lay beside each other, two by two; those without scores are left out
@@ -96,14 +99,17 @@ def pack_scores(runs: Sequence[Path | str]) -> ScoreTable:
     if not keys:
         raise RunError("there is no network that all of these runs have scored.", "recnas correlate nasbench201/scores-c4 --out RUN")
     columns = {name: np.array([by_key.get(k, np.nan) for k in keys]) for name, by_key in found.items()}
-    return ScoreTable(keys, tuple(archs[k] for k in keys), columns, key, "the packed scores", {"runs": made})
+    (space,) = {settings.get("space", NASBENCH201) for settings in made}
+    return ScoreTable(keys, tuple(archs[k] for k in keys), columns, get_space(space).key, "the packed scores", {"runs": made})
 
 
 def correlate_config(
     config: CellCorrelation, out: Path | str, workers: int = 1, progress: Progress | None = None, engine: EngineChoice | None = None
 ) -> list[dict[str, Any]]:
     """Score what is not scored, correlate, write `correlation.json`; one row per (data set, proxy or guarantee)."""
-    table = Nb201Table.read(config.table)
+    table = read_truth(config.space.name, config.table)
+    for dataset in config.datasets:
+        table.accuracy(dataset, config.split, config.epochs)  # before hours go into scores that have nothing to stand beside
     out = Path(out)
     if config.shares:
         rows = []
@@ -115,10 +121,11 @@ def correlate_config(
         return rows
     if config.scores is None:
         chosen = sample_cells(table, len(table) if config.cells is None else config.cells)
-        score_cells([table.archs[row] for row in chosen], out, config.score, workers, progress, engine)
+        settings = config.score.model_copy(update={"space": config.space.name})
+        score_cells([table.archs[row] for row in chosen], out, settings, workers, progress, engine)
         scores = pack_scores([out])
     else:
-        scores = ScoreTable.read(config.scores, key)
+        scores = ScoreTable.read(config.scores, get_space(config.space.name).key)
         chosen = sample_cells(table, len(table) if config.cells is None else config.cells)
     rows = correlate_scores(table, scores, chosen, config)
     pairs = {"pairs": correlate_pairs(table, scores, chosen, config.pairs)} if config.pairs else {}
@@ -127,14 +134,14 @@ def correlate_config(
 
 
 def correlate_scores(
-    table: Nb201Table, scores: ScoreTable, chosen: Sequence[int], config: CellCorrelation
+    table: Truth, scores: ScoreTable, chosen: Sequence[int], config: CellCorrelation
 ) -> list[dict[str, Any]]:
     """Signed so that +1 is perfect; degenerate networks rank last."""
-    at = scores.rows_of([key(table.archs[row]) for row in chosen])
+    at = scores.rows_of([table.keys[row] for row in chosen])
     better = directions(list(scores.columns))
     found: list[dict[str, Any]] = []
     for dataset in config.datasets:
-        accuracy = table.accuracy(dataset, "test", config.epochs)[list(chosen)]
+        accuracy = table.accuracy(dataset, config.split, config.epochs)[list(chosen)]
         if np.isnan(accuracy).any():
             raise DataError(f"{table.name} has no {dataset} accuracy for some of the cells.", "Import the whole table.")
         for name, values in scores.columns.items():
@@ -151,9 +158,9 @@ def correlate_scores(
     return found
 
 
-def correlate_pairs(table: Nb201Table, scores: ScoreTable, chosen: Sequence[int], names: Sequence[str]) -> list[dict[str, Any]]:
+def correlate_pairs(table: Truth, scores: ScoreTable, chosen: Sequence[int], names: Sequence[str]) -> list[dict[str, Any]]:
     """How far proxies agree with each other, each at its greatest width."""
-    at = scores.rows_of([key(table.archs[row]) for row in chosen])
+    at = scores.rows_of([table.keys[row] for row in chosen])
     columns = [has[-1] for name in names if (has := widths(scores, name))]
     return agreement({column: scores.column(column)[at] for column in columns})
 

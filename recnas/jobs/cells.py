@@ -1,4 +1,4 @@
-"""Score NAS-Bench-201 cells with any proxies, and lay the scores beside the published accuracies.
+"""Score cells of NAS-Bench-201 and other vision spaces with any proxies, and lay them beside published accuracies.
 
     RUN/manifest.json   images, body, proxies, seeds
     RUN/ledger.jsonl    one line per network (cells with the same key are one), in order
@@ -9,7 +9,7 @@ Resumable, and the same whatever the number of workers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,8 @@ from recnas.engines.base import EngineChoice, open_engine
 from recnas.jobs.warm_cells import WarmCells, warm
 from recnas.progress import Progress
 from recnas.run import RunDir
-from recnas.space.nasbench201_arch import Nb201Arch
-from recnas.space.nasbench201_key import key
+from recnas.space.nasbench201 import NAME as NASBENCH201
+from recnas.space.registry import get_space
 
 if TYPE_CHECKING:
     from recnas.data.images import ImageSet
@@ -39,9 +39,10 @@ GENERATED_ROWS = 640  # what a warm-up on generated images is a share of
 class CellSettings(Settings):
     """How a cell is turned into numbers."""
 
+    space: str = NASBENCH201  # of the cells, a name of `recnas.space.vision`
     proxies: tuple[str, ...] = ("sigeo", "naswot", "params")
     channels: int = Field(16, ge=1)
-    cells: int = Field(5, ge=1)  # per stage
+    cells: int = Field(5, ge=1)  # per stage; of DARTS: in all
     images: str = "generated"  # or a known data set: cifar10, cifar100, imagenet16-120, ...
     images_path: str | None = None
     batches: int = Field(2, ge=1)
@@ -51,21 +52,22 @@ class CellSettings(Settings):
 
     def facts(self) -> dict[str, Any]:
         """What must be the same for a run to be continued; a warm-up says nothing where there is none."""
-        return self.model_dump(mode="json", exclude={"images_path"} | (set() if self.warmup.share else {"warmup"}))
+        silent = {"images_path"} | (set() if self.warmup.share else {"warmup"})
+        return self.model_dump(mode="json", exclude=silent | ({"space"} if self.space == NASBENCH201 else set()))
 
 
 @dataclass(frozen=True)
 class CellWork:
-    """Scores one cell, given by its operations; opened once per worker."""
+    """Scores one cell, given as its space describes it; opened once per worker."""
 
     settings: CellSettings
 
-    def open(self) -> Callable[[Sequence[str]], dict[str, Any]]:
+    def open(self) -> Callable[[dict[str, Any]], dict[str, Any]]:
         import torch
 
         from recnas.data.images import generated_images, load_images
         from recnas.jobs.scoring import as_json
-        from recnas.model.nasbench201 import Body, Nb201Network
+        from recnas.model.vision import build_scored
         from recnas.proxies.engine import score
         from recnas.proxies.registry import get_proxies
         from recnas.proxies.sigeo import Lambdas
@@ -78,12 +80,13 @@ class CellWork:
         else:
             images = training = load_images(settings.images, settings.images_path)
         batches = as_batches(images, settings.batch_size, settings.batches, settings.seed)
-        body = Body(channels=settings.channels, cells=settings.cells, classes=images.classes, image=images.side)
+        space, sizes = get_space(settings.space), {"channels": settings.channels, "cells": settings.cells}
         proxies = get_proxies(settings.proxies, lambdas=Lambdas.for_case("vision", warmed=settings.warmup.share > 0))
 
-        def call(ops: Sequence[str]) -> dict[str, Any]:
+        def call(described: dict[str, Any]) -> dict[str, Any]:
             started = time.monotonic()
-            network = Nb201Network(Nb201Arch(tuple(ops)), body, settings.seed)
+            arch = space.from_dict(described)
+            network = build_scored(settings.space, arch, images.classes, images.side, settings.seed, **sizes)
             losses = warm(network, training, settings.warmup, settings.seed)
             warmed = {"warmup": {"steps": len(losses), "first": losses[0], "last": losses[-1]}} if losses else {}
             scores = score(network, batches, proxies, settings.seed)
@@ -101,7 +104,7 @@ def as_batches(images: ImageSet, size: int, count: int, seed: int) -> list[Scori
 
 
 def score_cells(
-    archs: Sequence[Nb201Arch],
+    archs: Sequence[Any],
     out: Path | str,
     settings: CellSettings,
     workers: int = 1,
@@ -112,13 +115,14 @@ def score_cells(
     progress, choice = progress or Progress(quiet=True), engine or EngineChoice()
     choice.check()
     run = RunDir.create(out, "cells", settings=settings.facts())
-    keys = [key(arch) for arch in archs]
+    space = get_space(settings.space)
+    keys = [space.key(arch) for arch in archs]
     with run.locked():
         found = {event["key"]: event for event in run.ledger.read()}
         rest = {k: arch for k, arch in zip(keys, archs) if k not in found}
         progress.phase("score cells", len(rest), "networks")
         with open_engine(CellWork(settings), workers, choice.kind, choice.address) as scorers:
-            for (k, arch), result in zip(rest.items(), scorers.map([arch.ops for arch in rest.values()])):
+            for (k, arch), result in zip(rest.items(), scorers.map([space.to_dict(arch) for arch in rest.values()])):
                 found[k] = {"event": "cell", "key": k, "arch": arch.text, **result}
                 run.ledger.append(found[k])
                 progress.advance(1)
@@ -126,7 +130,7 @@ def score_cells(
     return [found[k] for k in keys]
 
 
-def sample_cells(table: Nb201Table, n: int, seed: int = 0) -> list[int]:
+def sample_cells(table: Sized, n: int, seed: int = 0) -> list[int]:
     """Rows of the table, drawn without replacement; a larger `n` begins with the rows of a smaller one."""
     return np.random.default_rng([seed, CELL_STREAM]).permutation(len(table))[:n].tolist()
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -24,7 +24,6 @@ from recnas.bench.nasbench201 import DATASETS, Nb201Table
 from recnas.bench.scores import ScoreTable
 from recnas.config import Settings
 from recnas.errors import ConfigError, DataError
-from recnas.jobs.cell_scores import CellSpace
 from recnas.jobs.search_settings import SearchMethod
 from recnas.progress import Progress
 from recnas.run import RunDir, write_json
@@ -58,10 +57,14 @@ class TableFinal(Settings):
     epochs: int = 200
 
 
+class TableSpace(Settings):
+    name: Literal["nasbench201"]
+
+
 class TableSearchConfig(Settings):
     """`recnas search CONFIG` with `space.name: nasbench201`."""
 
-    space: CellSpace
+    space: TableSpace
     table: str | None = None  # nb201.parquet; null: in the folder RECNAS_TABLES names
     scores: str | None = None  # a score table, for methods that rank by training-free figures
     seed: int = Field(0, ge=0)

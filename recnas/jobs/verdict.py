@@ -13,17 +13,26 @@ def verdict(result: dict[str, Any]) -> str:
         return _of_a_supernet(result)
     if "test_accuracy" in result:
         return _of_a_table(result)
-    goal, value = next(iter(best["values"].items()))
     spread = f" ± {result['test']['std']:.5f}" if result["test"]["std"] is not None else ""
     auc = f", AUC {result['test']['auc']:.5f}" if result["test"].get("auc") is not None else ""
     lines = [
         f"best: {best['key']}, {best['params']:,} parameters, {best['macs']:,} multiply-adds per row",
         f"test log loss {result['test']['logloss']:.5f}{spread}{auc} (validation, which chose it: {result['valid']['logloss']:.5f})",
         f"candidate {best['index'] + 1} of {budgets['proposed']:,} proposed ({budgets['scored']:,} scored, "
-        f"{budgets['trained']} trained from scratch); by {goal} ({value:.5g}) it was number {best['rank'] + 1}",
+        f"{budgets['trained']} trained from scratch); {_judges(result)} it was number {best['rank'] + 1}",
         "time: " + ", ".join(f"{name} {duration(spent)}" for name, spent in seconds.items()),
     ]
     return "\n".join(lines)
+
+
+def _judges(result: dict[str, Any]) -> str:
+    """By what candidates were ranked before any was trained."""
+    values = result["best"]["values"]
+    if len(values) == 1:
+        ((goal, value),) = values.items()
+        return f"by {goal} ({value:.5g})"
+    joined = "in the vote of" if result.get("combine") == "vote" else "by the front of"
+    return f"{joined} {', '.join(values)}"
 
 
 def _accuracies(result: dict[str, Any]) -> str:

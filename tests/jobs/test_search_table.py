@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from recnas.bench.nasbench201 import Nb201Table, write_generated
@@ -20,6 +22,8 @@ from recnas.resources import resource_dir
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasbench201_cost import count
 from recnas.space.nasbench201_key import key
+from recnas.space.registry import get_space
+from recnas.space.vision import cost
 
 NEEDS_SCORES = ("hnas", "eigen-nas", "naswot", "te-nas")
 METHODS = (*NEEDS_SCORES, "rea", "random", "reinforce", "bohb")
@@ -175,6 +179,36 @@ def test_scoring_packing_and_correlating_are_one_chain(tables, tmp_path, capsys)
     pairs = {(pair["first"], pair["second"]) for pair in kept["pairs"]}
     assert pairs == {("ntk_trace@3", "knas_root@2"), ("ntk_trace@3", "naswot@3"), ("knas_root@2", "naswot@3")}
     assert main(["report", str(tmp_path / "all" / "correlation.json"), "-o", str(tmp_path / "r.md")]) == 0
+
+
+@pytest.mark.parametrize(("space", "kind", "epochs"), [("nasbench101", "nasbench101", 108), ("darts", "nasbench301", 98)])
+def test_cells_of_other_tables_are_correlated_too(space, kind, epochs, tmp_path, capsys):
+    rng, cells = np.random.default_rng(0), get_space(space)
+    archs = {cells.key(arch): arch for arch in (cells.sample(rng) for _ in range(8))}
+    size = [cost(space, arch, image=8, channels=6, cells=1).params for arch in archs.values()]
+    if space == "darts":
+        named = {"genotype": [arch.text for arch in archs.values()]}
+    else:
+        both = [arch.text.split("/") for arch in archs.values()]
+        named = {"adjacency": [matrix for matrix, _ in both], "ops": [ops for _, ops in both]}
+    accuracy = 90 + np.argsort(np.argsort(size)) / 10  # as good as large
+    pq.write_table(pa.table({**named, f"val_{epochs}": accuracy}), tmp_path / "t.parquet")
+    args = ["correlate", f"{space}/correlate", "--out", str(tmp_path / "run"), "--json", "--quiet", f"table={tmp_path}/t.parquet", f"epochs={epochs}"]
+    args += ["cells=8", "resamples=5", "score.images=generated", "score.batch_size=8", "score.channels=6", "score.cells=1", "pairs=[naswot,params]"]
+    assert main([*args, "score.proxies=[params,naswot,ntk_trace,ntk_cond]"]) == 0
+    rows = {row["proxy"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows["params@6"]["n"] == len(archs)
+    assert rows["params@6"]["spearman"] == pytest.approx(1.0, abs=0.05), "sizes may tie"
+    assert "non-realizable ntk_trace@6, ntk_cond@6" in rows
+    assert main(["bench", "pack", str(tmp_path / "run"), "--out", str(tmp_path / "scores.parquet")]) == 0
+    capsys.readouterr()
+    assert main([*args, f"scores={tmp_path}/scores.parquet", "score.proxies=[params]"]) == 0, "the same from the packed table"
+    again = {row["proxy"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert again["naswot@6"]["spearman"] == rows["naswot@6"]["spearman"]
+    assert main([*args, "datasets=[cifar100]"]) != 0
+    assert f"{kind} was trained on cifar10 alone" in capsys.readouterr().err
+    assert main(["correlate", f"{space}/correlate", "--out", str(tmp_path / "x"), "table=null"]) != 0
+    assert f"recnas bench import {kind}" in capsys.readouterr().err
 
 
 def test_runs_that_overlap_or_hold_nothing_are_refused(tmp_path, tables):

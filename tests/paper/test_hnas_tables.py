@@ -24,6 +24,7 @@ from recnas.bench.correlation import rank_correlation
 from recnas.bench.guarantee import FORMS
 from recnas.bench.nasbench201 import DATASETS, Nb201Table
 from recnas.bench.scores import ScoreTable
+from recnas.bench.truth import Truth
 from recnas.jobs.cell_scores import (
     CellCorrelation,
     GuaranteeSettings,
@@ -175,13 +176,13 @@ def test_guarantees_rank_as_published(table, scores, write_down):
     lines: list[str] = []
     for dataset in DATASETS:
         config = CellCorrelation(cells=None, resamples=0, datasets=(dataset,))
-        forms = by_metric(correlate_scores(table, scores, range(len(table)), config))
+        forms = by_metric(correlate_scores(Truth.of_nasbench201(table), scores, range(len(table)), config))
         lines += guarantee_lines(forms, dataset)
         for metric in ("grad_norm", "snip", "ntk_trace"):
             found = forms[widths(scores, metric)[-1]]
             assert found["non-realizable"]["spearman"] >= found["kappa/M"]["spearman"] > found["realizable"]["spearman"]
     config = CellCorrelation(cells=None, resamples=0, guarantee=GuaranteeSettings(metrics=METRICS, kappa="ntk_cond@16"))
-    wide = by_metric(correlate_scores(table, scores, range(len(table)), config))
+    wide = by_metric(correlate_scores(Truth.of_nasbench201(table), scores, range(len(table)), config))
     lines += [
         "",
         "The condition number of the network with 16 channels ranks worse (CIFAR-10; published for M_Trace: 0.681 against 0.750):",
@@ -194,7 +195,7 @@ def test_every_score_on_the_whole_space(table, scores, write_down):
     """Each column alone: over all cells, and over the 6,466 classes of isomorphic cells as one each."""
     names = [name for name in scores.columns if not name.partition("@")[0].endswith("_root")]
     config = CellCorrelation(cells=None, resamples=100, datasets=DATASETS, guarantee=GuaranteeSettings(metrics=()))
-    rows = correlate_scores(table, scores, range(len(table)), config)
+    rows = correlate_scores(Truth.of_nasbench201(table), scores, range(len(table)), config)
     found = {(row["proxy"], row["dataset"]): row for row in rows}
     classes = by_class(table, scores, names)
     lines = [
@@ -220,7 +221,7 @@ def test_every_score_on_the_whole_space(table, scores, write_down):
 
 
 def test_metrics_agree_with_each_other_as_published(table, scores, write_down):
-    rows = correlate_pairs(table, scores, range(len(table)), ("grad_norm", "snip", "grasp", "ntk_trace", "knas_root", "fisher", "synflow", "naswot"))
+    rows = correlate_pairs(Truth.of_nasbench201(table), scores, range(len(table)), ("grad_norm", "snip", "grasp", "ntk_trace", "knas_root", "fisher", "synflow", "naswot"))
     lines = [
         "### Metrics beside each other on all cells (HNAS's table 4)",
         "",
