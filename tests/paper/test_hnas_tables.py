@@ -111,13 +111,19 @@ def scores(table) -> ScoreTable:
 
 
 def search(table: Nb201Table, method: str, settings: dict[str, Any], seed: int, evidence=None) -> Accuracies:
-    """Test accuracies after 200 epochs of the best query."""
+    """Test accuracies after 200 epochs of the best query by validation accuracy on CIFAR-10 after 12 epochs."""
+    best = winner(table, method, settings, seed, evidence, ("cifar10", 12))
+    return tuple(table.of(best, data, "test", 200) for data in DATASETS)
+
+
+def winner(table: Nb201Table, method: str, settings: dict[str, Any], seed: int, evidence: Any, query: tuple[str, int]) -> Any:
+    """The best query by validation accuracy on a data set after so many epochs."""
     searcher = get_searcher(method, Nb201Space(), Objectives.of({"accuracy": "max"}), seed, settings, None, evidence)
+    dataset, epochs = query
     while batch := searcher.ask_batch():
         for proposal in batch:
-            searcher.tell(proposal, None if proposal.known else {"accuracy": table.of(proposal.arch, "cifar10", "valid", 12)})
-    best = searcher.best(1)[0].proposal.arch
-    return tuple(table.of(best, data, "test", 200) for data in DATASETS)
+            searcher.tell(proposal, None if proposal.known else {"accuracy": table.of(proposal.arch, dataset, "valid", epochs)})
+    return searcher.best(1)[0].proposal.arch
 
 
 def evolution(queries: int) -> dict[str, Any]:
@@ -155,16 +161,22 @@ def test_rankers_without_training_stand_beside_their_figures(table, scores, writ
         runs = [search(table, "top", {"candidates": 1, "by": by, "pool": 1000}, seed, scores) for seed in range(5 * SEEDS)]
         found[f"{name}: first of 1,000 by {' and '.join(by)}"] = (published, runs)
     for k in (5, 20):
-        for by in ("ntk_trace@16", "ntk_trace@4", "ntk_min_eig@16", "ntk_min_eig@4"):
-            for pool in (1000, 15_625):
+        for by in ("ntk_trace@16", "ntk_min_eig@16", "ntk_min_eig@4"):
+            for pool in (100, 1000):
                 asked = {"candidates": k, "by": {by: "max"}, "pool": pool}
-                runs = [search(table, "top", asked, seed, scores) for seed in range(SEEDS)]
-                found[f"Eigen-NAS: best {k} of {pool:,} draws by {by}"] = (f"eigen-nas {k}", runs)
+                name = f"Eigen-NAS: best {k} of {pool:,} by {by}"
+                found[name] = (f"eigen-nas {k}", [search(table, "top", asked, seed, scores) for seed in range(SEEDS)])
+                runs = [
+                    tuple(table.of(winner(table, "top", asked, seed, scores, (data, 200)), data, "test", 200) for data in DATASETS)
+                    for seed in range(SEEDS)
+                ]
+                found[f"{name}, each data set choosing for itself"] = (f"eigen-nas {k}", runs)
     lines = [
         "### Rankers on NAS-Bench-201: what a score chooses",
         "",
         f"Test accuracy in percent after 200 epochs, mean and standard deviation over {5 * SEEDS} draws of the pool ({SEEDS} of Eigen-NAS). Of",
-        "the best 5 or 20 the validation accuracy on CIFAR-10 after 12 epochs chooses one.",
+        "the best 5 or 20 the validation accuracy on CIFAR-10 after 12 epochs chooses one; or, for each data set, its own validation accuracy",
+        "after 200 epochs. Eigen-NAS says neither how large its pool is nor which validation chooses.",
         "",
         "| ranker | CIFAR-10 | CIFAR-100 | ImageNet16-120 | published |",
         "|---|---|---|---|---|",
