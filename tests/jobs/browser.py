@@ -75,7 +75,13 @@ class Browser:
             raise RuntimeError(json.loads(error.read())["value"]["message"].splitlines()[0]) from None
 
     def open(self, path: Path) -> None:
+        """Returns when the whole file was read: on a busy machine the driver may answer before that."""
         self._send("POST", f"{self._session}/url", {"url": path.resolve().as_uri()})
+        for _ in range(300):
+            if self.run("return document.readyState") == "complete":
+                return
+            time.sleep(0.1)
+        raise RuntimeError(f"{path} was not read within 30 seconds")
 
     def run(self, script: str) -> Any:
         """The value of a function body."""
