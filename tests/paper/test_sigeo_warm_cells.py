@@ -5,7 +5,7 @@
 Needs nb201.parquet and cifar10_train_sample.npz in the folder data of RECNAS_SHARED. Shares are of a sample of 3,805
 images, not of the paper's 50,000: once in one pass (at most 23 steps), and for fewer cells in 13 passes, which are as
 many steps as one pass over that share of 50,000 images. Intervals are wide: the figures are written to README.md, and
-only that they can be computed at every level is asserted. About 35 minutes on one core; it goes on where it was stopped
+only that they can be computed at every level is asserted. About 25 minutes on one core; it goes on where it was stopped
 (RECNAS_PAPER_RUNS, default paper-runs/).
 """
 
@@ -33,7 +33,7 @@ PUBLISHED = {
 @pytest.mark.paper
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(not (TABLE.exists() and IMAGES.exists()), reason=f"needs {TABLE} and {IMAGES}")
-@pytest.mark.parametrize(("cells", "passes"), [(100, 1), (40, 13)])
+@pytest.mark.parametrize(("cells", "passes"), [(100, 1), (24, 13)])
 def test_warmed_cells_are_ranked_at_every_level(cells, passes, paper_runs, write_down):
     data = read_yaml(ROOT / "configs" / "nasbench201" / "correlate-warm.yaml")
     asked = [f"cells={cells}", f"score.warmup.epochs={passes}", f"table={TABLE}", f"score.images_path={IMAGES}", "datasets=[cifar10]"]
