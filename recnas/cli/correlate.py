@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from recnas.cli.options import add_engine, add_json, engine_choice, names_in, print_json, table
 
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.bench.ctr_table import CtrTable
+    from recnas.cli.shipped import config_path
     from recnas.config import check_settings
     from recnas.errors import ConfigError
     from recnas.jobs.correlate import correlate
@@ -42,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
     if is_config(args.runs[0]):
         return _cells(args)
     if not args.table:
+        if not Path(args.runs[0]).exists():
+            config_path(args.runs[0])  # a config's name with a slip in it: says which was meant
         raise ConfigError("--table is needed.", "recnas correlate RUN --table TABLE; for cells: recnas correlate CONFIG --out RUN")
     vote = names_in(args.vote)
     values = {"proxies": list(dict.fromkeys([*names_in(args.proxies), *vote])), "batches": args.batches, "batch_size": args.batch_size}
@@ -61,8 +65,6 @@ def run(args: argparse.Namespace) -> int:
 
 def is_config(name: str) -> bool:
     """Whether the first argument is a config rather than a warm-up run."""
-    from pathlib import Path
-
     from recnas.resources import resource_dir
 
     if Path(name).is_dir():

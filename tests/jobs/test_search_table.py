@@ -211,6 +211,11 @@ def test_cells_of_other_tables_are_correlated_too(space, kind, epochs, tmp_path,
     assert f"recnas bench import {kind}" in capsys.readouterr().err
 
 
+def test_a_slip_in_the_name_of_a_config_is_answered_with_the_nearest(capsys):
+    assert main(["correlate", "nasbench101/corelate", "--out", "x"]) == 2
+    assert "nasbench101/correlate" in capsys.readouterr().err
+
+
 def test_runs_that_overlap_or_hold_nothing_are_refused(tmp_path, tables):
     args = ["correlate", "nasbench201/correlate", "--out", str(tmp_path / "c2"), "--quiet", f"table={tables}", "score.images=generated"]
     assert main([*args, "score.cells=1", "score.batch_size=8", "score.channels=2", "score.proxies=[params]", "cells=3", "resamples=0", "datasets=[cifar10]"]) == 0
