@@ -68,6 +68,12 @@ class CellCorrelation(Settings):
             raise ValueError("shares must lie between 0 and 1")
         return self
 
+    @model_validator(mode="after")
+    def _one_space(self) -> CellCorrelation:
+        if "space" in self.score.model_fields_set and self.score.space != self.space.name:
+            raise ValueError(f"score.space is {self.score.space!r}, and space.name is {self.space.name!r}: say it in space.name alone")
+        return self
+
 
 def pack_scores(runs: Sequence[Path | str]) -> ScoreTable:
     """The ledgers of scoring runs side by side: the networks that all of them hold, so that a gap means degenerate."""

@@ -211,6 +211,11 @@ def test_cells_of_other_tables_are_correlated_too(space, kind, epochs, tmp_path,
     assert f"recnas bench import {kind}" in capsys.readouterr().err
 
 
+def test_two_different_spaces_in_a_config_are_refused(capsys, tmp_path):
+    assert main(["correlate", "nasbench101/correlate", "--out", str(tmp_path / "x"), "score.space=darts"]) == 2
+    assert "say it in space.name alone" in capsys.readouterr().err
+
+
 def test_a_slip_in_the_name_of_a_config_is_answered_with_the_nearest(capsys):
     assert main(["correlate", "nasbench101/corelate", "--out", "x"]) == 2
     assert "nasbench101/correlate" in capsys.readouterr().err
