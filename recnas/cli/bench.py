@@ -6,7 +6,7 @@
   recnas bench regret runs/table --methods evolution local random --candidates 60      # seconds
   recnas bench regret runs/table --supernet runs/warm-0 --proxies naswot,jacob_cov     # and in the order of proxies
   recnas bench import nasbench201 --from NATS-tss-v1_0-3ffb9-simple --out nb201.parquet   # or nasbench101, nasbench301
-  recnas bench pack runs/c4 runs/c16 --out scores.parquet                              # runs of recnas correlate CONFIG
+  recnas bench pack runs/c4 runs/c16 --out scores.parquet                              # runs of recnas correlate CONFIG, packed tables
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from recnas.cli.options import add_engine, add_json, engine_choice, names_in, pr
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("build", "regret", "import", "pack"), help="train a table, run searchers on one, import a published one, or join scores of cells")
-    parser.add_argument("items", nargs="*", metavar="TABLE | key=value", help="regret: the table; build: settings such as rows=400000; import: the benchmark; pack: runs")
+    parser.add_argument("items", nargs="*", metavar="TABLE | key=value", help="regret: the table; build: settings such as rows=400000; import: the benchmark; pack: runs and packed tables")
     parser.add_argument("--data", metavar="DIR", help="build: a prepared data set")
     parser.add_argument("--space", default="nasrec-small", help="build: the search space (default: nasrec-small)")
     parser.add_argument("--archs", type=int, default=200, metavar="N", help="build: how many architectures (default: 200)")
@@ -57,10 +57,10 @@ def _import(args: argparse.Namespace) -> int:
 
 def _pack(args: argparse.Namespace) -> int:
     from recnas.errors import ConfigError
-    from recnas.jobs.cell_scores import pack_scores
+    from recnas.jobs.pack_scores import pack_scores
 
     if not args.items or not args.out:
-        raise ConfigError("runs and --out are needed.", "recnas bench pack runs/c4 runs/c16 --out scores.parquet")
+        raise ConfigError("runs (or packed tables) and --out are needed.", "recnas bench pack runs/c4 runs/c16 --out scores.parquet")
     scores = pack_scores(args.items)
     scores.write(args.out)
     if args.json:

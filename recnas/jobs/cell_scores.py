@@ -22,11 +22,11 @@ from recnas.bench.scores import ScoreTable
 from recnas.bench.truth import SpaceName, Truth, read_truth
 from recnas.config import Settings
 from recnas.engines.base import EngineChoice
-from recnas.errors import ConfigError, DataError, RunError
+from recnas.errors import ConfigError, DataError
 from recnas.jobs.cells import CellSettings, sample_cells, score_cells
+from recnas.jobs.pack_scores import pack_scores
 from recnas.progress import Progress
-from recnas.run import RunDir, write_json
-from recnas.space.nasbench201 import NAME as NASBENCH201
+from recnas.run import write_json
 from recnas.space.registry import get_space
 
 
@@ -73,40 +73,6 @@ class CellCorrelation(Settings):
         if "space" in self.score.model_fields_set and self.score.space != self.space.name:
             raise ValueError(f"score.space is {self.score.space!r}, and space.name is {self.space.name!r}: say it in space.name alone")
         return self
-
-
-def pack_scores(runs: Sequence[Path | str]) -> ScoreTable:
-    """The ledgers of scoring runs side by side: the networks that all of them hold, so that a gap means degenerate."""
-    archs: dict[str, str] = {}
-    found: dict[str, dict[str, float]] = {}
-    made: list[dict[str, Any]] = []
-    held: list[set[str]] = []
-    for path in runs:
-        run = RunDir.open(path)
-        run.check("cells")
-        settings = run.manifest()["settings"]
-        width = settings["channels"]
-        for name in settings["proxies"]:
-            if f"{name}@{width}" in found:
-                raise RunError(f"{path} holds {name} at {width} channels, and so does a run before it.", "Name each scoring once.")
-            found[f"{name}@{width}"] = {}
-        made.append(settings)
-        held.append(set())
-        for event in run.ledger.read():
-            held[-1].add(event["key"])
-            archs.setdefault(event["key"], event["arch"])
-            for name, score in event["scores"].items():
-                if "reason" in score:
-                    continue
-                found[f"{name}@{width}"][event["key"]] = score["value"]
-                if "root" in score["terms"]:
-                    found.setdefault(f"{name}_root@{width}", {})[event["key"]] = score["terms"]["root"]
-    keys = tuple(sorted(set.intersection(*held))) if held else ()
-    if not keys:
-        raise RunError("there is no network that all of these runs have scored.", "recnas correlate nasbench201/scores-c4 --out RUN")
-    columns = {name: np.array([by_key.get(k, np.nan) for k in keys]) for name, by_key in found.items()}
-    (space,) = {settings.get("space", NASBENCH201) for settings in made}
-    return ScoreTable(keys, tuple(archs[k] for k in keys), columns, get_space(space).key, "the packed scores", {"runs": made})
 
 
 def correlate_config(

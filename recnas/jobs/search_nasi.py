@@ -1,7 +1,8 @@
 """`recnas search` with `search.method: nasi`: a search at initialisation, on a supernet that is never trained.
 
     RUN/ledger.jsonl    random     T of a random architecture, for nu
-                        candidate  a step: what was drawn, T, nu, R and the gradient of R by alpha
+                        candidate  a step: what was drawn, T, nu, R and the gradient of R by alpha, or (estimator: averages)
+                                   the choices themselves
                         candidate  the last one, of origin "chosen": the outcome, measured on a batch of its own
 
 Every step depends on the seed and its number alone, and what steps add up to is in the ledger: a search that was
@@ -56,14 +57,14 @@ class _NasiSearch:
     def run(self) -> dict[str, Any]:
         started = time.monotonic()
         settings = self.settings
-        total = settings.steps + (settings.nu_archs if settings.nu == "mean" else 0)
+        total = settings.steps + (settings.nu_archs if settings.nu in ("mean", "median") else 0)
         self.progress.phase("search", total, "steps")
         self.progress.advance(len(self.state.random) + self.state.steps)
         while self.state.wants_random:
             trace = self._random(len(self.state.random))
             if not np.isfinite(trace):
                 raise RunError(
-                    "the gradient of a random architecture is not finite, so nu has no mean.", "Give search.nasi.nu a number, or another seed."
+                    "the gradient of a random architecture is not finite, so nu has no mean or median.", "Give search.nasi.nu a number, or another seed."
                 )
             self.state.random.append(trace)
             self.folder.ledger.append({"event": "random", "index": len(self.state.random) - 1, "trace": trace})
@@ -107,22 +108,38 @@ class _NasiSearch:
         return self._trace([int(np.argmax(part)) for part in noise], self._batch(RANDOM_STREAM, number))
 
     def _step(self) -> None:
-        from recnas.search.nasi_trace import trace_gradient
-
         started = time.monotonic()
         number, nu, mu = self.state.steps, self.state.nu(), self.settings.mu
         noise = self._noise(STEP_STREAM, number)
-        trace, gradient = trace_gradient(self.supernet, noise, self._batch(STEP_STREAM, number), self.settings.temperature)
-        line = self._line(number, [int(np.argmax(part)) for part in noise], "drawn")
-        if np.isfinite(trace) and np.isfinite(gradient).all():
-            gradient = gradient * slope(trace, mu, nu)
-            self.state.tell(trace, gradient)
-            line |= {"values": {OBJECTIVE: objective(trace, mu, nu)}, "trace": trace, "nu": nu, "gradient": gradient.tolist()}
+        choices = [int(np.argmax(part)) for part in noise]
+        line = self._line(number, choices, "drawn")
+        if self.settings.estimator == "averages":
+            trace = self._trace(choices, self._batch(STEP_STREAM, number))
+            found: dict[str, Any] = {"choices": choices}
         else:
+            trace, gradient = self._trace_gradient(noise, number)
+            found = {"gradient": (gradient * slope(trace, mu, nu)).tolist()}
+        if np.isfinite(trace) and np.isfinite(found.get("gradient", 0.0)).all():
+            line |= {"values": {OBJECTIVE: objective(trace, mu, nu)}, "trace": trace, "nu": nu} | found
+        else:
+            line |= {"values": None, "failed": "the gradient is not finite"}
+        self._tell(line)
+        self.folder.ledger.append(line | {"seconds": time.monotonic() - started})
+
+    def _trace_gradient(self, noise: list[np.ndarray], number: int) -> tuple[float, np.ndarray]:
+        from recnas.search.nasi_trace import trace_gradient
+
+        return trace_gradient(self.supernet, noise, self._batch(STEP_STREAM, number), self.settings.temperature)
+
+    def _tell(self, line: dict[str, Any]) -> None:
+        """What a step's line says, new or replayed."""
+        if line["values"] is None:
             self.state.tell_failed()
             self.failed += 1
-            line |= {"values": None, "failed": "the gradient is not finite"}
-        self.folder.ledger.append(line | {"seconds": time.monotonic() - started})
+        elif self.settings.estimator == "averages":
+            self.state.tell_drawn(line["choices"], float(line["trace"]))
+        else:
+            self.state.tell(float(line["trace"]), np.array(line["gradient"]))
 
     def _choose(self) -> dict[str, Any]:
         choices = self.state.choices()
@@ -149,8 +166,4 @@ class _NasiSearch:
         elif kind == "candidate":
             if event["index"] != self.state.steps:
                 raise RunError(f"{self.folder.ledger.path} line {number} is step {event['index']} where {self.state.steps} belongs.", "Start a new run directory.")
-            if event.get("values") is None:
-                self.state.tell_failed()
-                self.failed += 1
-            else:
-                self.state.tell(float(event["trace"]), np.array(event["gradient"]))
+            self._tell(event)

@@ -10,8 +10,14 @@ Shu, Cai, Dai, Ooi and Low, "NASI: Label- and Data-agnostic Neural Architecture 
 The architecture is the most likely one under alpha*. The limit nu is a number, the mean T of random
 architectures ("mean"), or moves along ("adaptive"): nu_t = (nu_0 + T_1 + ... + T_{t-1}) / t.
 
-`scale: own` divides every G_t by its own norm instead. It is not in the paper: where T spans orders of magnitude,
-one draw with a great T makes all later steps of the published rule as good as nothing.
+Not in the paper, for spaces where T spans orders of magnitude:
+
+    nu: median            of random architectures; a few great T make the mean a limit that next to none reaches
+    scale: own            divides every G_t by its own norm; in the published rule one draw with a great T makes
+                          all later steps as good as nothing
+    estimator: averages   takes the gradient of the expected R by alpha from R itself. At alpha = 0 it is, up to a
+                          factor, the average R of the draws that have an option less that of all draws. G_t
+                          estimates the same from derivatives of one draw, with the bias of straight-through.
 
 No torch here: the state is what the ledger says, so a search is resumed by telling the same steps again.
 """
@@ -53,6 +59,8 @@ class Nasi:
         self.settings, self.sizes = settings, tuple(sizes)
         self.random: list[float] = []  # T of random architectures, for nu = "mean"
         self.traces: list[float] = []
+        self.sums, self.counts = np.zeros(sum(sizes)), np.zeros(sum(sizes))  # of R by option, for "averages"
+        self.starts = np.cumsum([0, *sizes[:-1]])
         self.largest = 0.0
         self.total = np.zeros(sum(sizes))
         self.steps = 0  # gone, those that failed included
@@ -60,7 +68,7 @@ class Nasi:
     @property
     def wants_random(self) -> bool:
         """Whether nu needs more random architectures before the first step."""
-        return self.settings.nu == "mean" and len(self.random) < self.settings.nu_archs
+        return self.settings.nu in ("mean", "median") and len(self.random) < self.settings.nu_archs
 
     @property
     def done(self) -> bool:
@@ -70,6 +78,8 @@ class Nasi:
         """The limit of the next step."""
         if self.settings.nu == "mean":
             return float(np.mean(self.random))
+        if self.settings.nu == "median":
+            return float(np.median(self.random))
         if self.settings.nu == "adaptive":
             return (self.settings.nu_first + sum(self.traces)) / (len(self.traces) + 1)
         return float(self.settings.nu)
@@ -84,14 +94,28 @@ class Nasi:
             self.total = self.total + gradient / divisor
         self.steps += 1
 
+    def tell_drawn(self, choices: Sequence[int], trace: float) -> None:
+        """A step of `estimator: averages`: what was drawn, and its T."""
+        places = self.starts + np.array(choices)
+        self.sums[places] += objective(trace, self.settings.mu, self.nu())
+        self.counts[places] += 1
+        self.traces.append(trace)
+        self.steps += 1
+
     def tell_failed(self) -> None:
         """A step whose figures were not finite: it counts, and moves nothing."""
         self.steps += 1
 
     def alpha(self) -> list[np.ndarray]:
         """What the steps so far amount to, per decision."""
-        ends = np.cumsum(self.sizes)[:-1]
-        return np.split(self.total / max(self.steps, 1), ends)
+        found = self._averages() if self.settings.estimator == "averages" else self.total / max(self.steps, 1)
+        return np.split(found, self.starts[1:])
+
+    def _averages(self) -> np.ndarray:
+        """Average R by option less that of all draws; 0 for an option that was never drawn."""
+        first = slice(0, self.sizes[0])  # every draw has one option of the first decision
+        overall = self.sums[first].sum() / max(self.counts[first].sum(), 1)
+        return np.where(self.counts > 0, self.sums / np.maximum(self.counts, 1) - overall, 0.0)
 
     def choices(self) -> list[int]:
         """The most likely architecture; of equals the first option."""

@@ -17,10 +17,11 @@ class NasiSettings(Settings):
     steps: int = Field(100, ge=1)  # T; the paper's longer search has 4 T
     batch_size: int = Field(64, ge=2)
     mu: float = Field(2.0, ge=0)
-    nu: Literal["mean", "adaptive"] | float = "mean"
-    nu_archs: int = Field(50, ge=1)  # of "mean": random architectures
+    nu: Literal["mean", "median", "adaptive"] | float = "mean"
+    nu_archs: int = Field(50, ge=1)  # of "mean" and "median": random architectures
     nu_first: float = Field(1000.0, gt=0)  # of "adaptive": nu_0
-    scale: Literal["largest", "own"] = "largest"  # a step's gradient is divided by the largest norm so far, or by its own
+    estimator: Literal["straight-through", "averages"] = "straight-through"
+    scale: Literal["largest", "own"] = "largest"  # of "straight-through": a step's gradient is divided by the largest norm so far, or by its own
     temperature: float = Field(1.0, gt=0)
     labels: Literal["true", "random"] = "true"
     inputs: Literal["data", "gaussian"] = "data"

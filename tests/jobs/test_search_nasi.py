@@ -67,9 +67,25 @@ def test_the_outcome_is_what_the_ledger_adds_up_to(tmp_path, name):
     assert result["best"]["params"] > 0
 
 
-@pytest.mark.parametrize("nu", ["mean", "adaptive", 0.5])
-def test_a_ledger_cut_anywhere_gives_the_same_end(tmp_path, nu):
-    asked = config("nasbench201", nu=nu)
+@pytest.mark.parametrize("name", SIZES)
+def test_averages_are_over_the_draws_of_the_ledger(tmp_path, name):
+    """The same draws and T as the published estimator's, and no second-order gradient."""
+    result = search_nasi(config(name, estimator="averages", nu="median"), tmp_path / "averages")
+    search_nasi(config(name, nu="median"), tmp_path / "published")
+    steps, others = ([line for line in lines(tmp_path / run) if line.get("origin") == "drawn"] for run in ("averages", "published"))
+    assert [step["key"] for step in steps] == [step["key"] for step in others]
+    np.testing.assert_allclose([step["trace"] for step in steps], [step["trace"] for step in others], rtol=1e-4)
+    values = np.array([step["values"]["nasi"] for step in steps])
+    chosen = np.array([step["choices"] for step in steps])
+    for decision, part in enumerate(result["alpha"].values()):
+        for option, found in enumerate(part):
+            mine = values[chosen[:, decision] == option]
+            assert found == pytest.approx(mine.mean() - values.mean() if len(mine) else 0.0)
+
+
+@pytest.mark.parametrize("settings", [{"nu": "mean"}, {"nu": "adaptive"}, {"nu": 0.5}, {"nu": "median", "estimator": "averages"}])
+def test_a_ledger_cut_anywhere_gives_the_same_end(tmp_path, settings):
+    asked = config("nasbench201", **settings)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     expected = search_nasi(asked, whole)
     text = (whole / "ledger.jsonl").read_text().splitlines(keepends=True)

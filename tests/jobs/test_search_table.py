@@ -15,7 +15,7 @@ from recnas.bench.nasbench201 import Nb201Table, write_generated
 from recnas.bench.scores import ScoreTable
 from recnas.cli.main import main
 from recnas.errors import ConfigError, DataError, RunError
-from recnas.jobs.cell_scores import pack_scores
+from recnas.jobs.pack_scores import pack_scores
 from recnas.jobs.search_kinds import load_search
 from recnas.jobs.search_table import search_table
 from recnas.resources import resource_dir
@@ -224,11 +224,30 @@ def test_a_slip_in_the_name_of_a_config_is_answered_with_the_nearest(capsys):
 def test_runs_that_overlap_or_hold_nothing_are_refused(tmp_path, tables):
     args = ["correlate", "nasbench201/correlate", "--out", str(tmp_path / "c2"), "--quiet", f"table={tables}", "score.images=generated"]
     assert main([*args, "score.cells=1", "score.batch_size=8", "score.channels=2", "score.proxies=[params]", "cells=3", "resamples=0", "datasets=[cifar10]"]) == 0
-    with pytest.raises(RunError, match="so does a run before"):
+    with pytest.raises(RunError, match="so does one before"):
         pack_scores([tmp_path / "c2", tmp_path / "c2"])
     (tmp_path / "c2" / "ledger.jsonl").write_text("")
     with pytest.raises(RunError, match="no network that all"):
         pack_scores([tmp_path / "c2"])
+
+
+def test_a_packed_table_takes_further_scores(tmp_path, tables, capsys):
+    args = ["correlate", "nasbench201/correlate", "--quiet", f"table={tables}", "score.images=generated", "score.cells=1", "score.batch_size=8",
+            "score.channels=2", "resamples=0", "datasets=[cifar10]"]  # fmt: skip
+    assert main([*args, "--out", str(tmp_path / "old"), "score.proxies=[params]", "cells=6"]) == 0
+    assert main([*args, "--out", str(tmp_path / "new"), "score.proxies=[flops]", "cells=3"]) == 0
+    first, second = tmp_path / "first.parquet", tmp_path / "second.parquet"
+    assert main(["bench", "pack", str(tmp_path / "old"), "--out", str(first)]) == 0
+    assert main(["bench", "pack", str(first), str(tmp_path / "new"), "--out", str(second)]) == 0
+    both, alone = ScoreTable.read(second), ScoreTable.read(first)
+    assert set(both.columns) == {"params@2", "flops@2"}
+    assert 0 < len(both) < len(alone)
+    np.testing.assert_array_equal(both.columns["params@2"], alone.columns["params@2"][alone.rows_of(both.keys)])
+    assert [run["proxies"] for run in both.facts["runs"]] == [["params"], ["flops"]]
+    assert main(["bench", "pack", str(second), str(tmp_path / "new"), "--out", str(first)]) == 2
+    assert "flops at 2 channels, and so does one before it" in capsys.readouterr().err
+    assert main(["bench", "pack", str(tmp_path / "nothing"), "--out", str(first)]) == 2
+    assert "no score table" in capsys.readouterr().err
 
 
 def test_a_forecast_says_what_it_is_for(capsys):

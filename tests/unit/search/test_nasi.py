@@ -29,6 +29,10 @@ def test_objective_and_nu_rules():
         mean.random.append(value)
     assert not mean.wants_random
     assert mean.nu() == 3.0
+    assert Nasi(NasiSettings(nu="median", nu_archs=1), [2]).wants_random
+    middle = Nasi(NasiSettings(nu="median", nu_archs=3), [2])
+    middle.random = [1.0, 2.0, 600.0]
+    assert middle.nu() == 2.0
     moving = Nasi(NasiSettings(nu="adaptive", nu_first=500.0), [2])
     seen = []
     for value in (100.0, 40.0, 60.0):
@@ -57,6 +61,30 @@ def test_steps_can_be_divided_by_their_own_norm():
     search.tell(1.0, np.array([-2.0, 0.0]))
     search.tell(1.0, np.zeros(2))
     np.testing.assert_allclose(search.alpha()[0], [(0.6 - 1.0) / 3, 0.8 / 3])
+
+
+def test_averages_are_the_gradient_of_the_expected_objective():
+    """Of all architectures once each; the gradient of sum_A p(A) R(A) by alpha at 0 is 1/size times what is found."""
+    sizes, mu, nu = [3, 2], 2.0, 4.0
+    traces = {(0, 0): 1.0, (0, 1): 9.0, (1, 0): 3.0, (1, 1): 4.0, (2, 0): 5.0, (2, 1): 2.0}
+    search = Nasi(NasiSettings(steps=6, mu=mu, nu=nu, estimator="averages"), sizes)
+    for choices, value in traces.items():
+        search.tell_drawn(choices, value)
+    assert search.done
+    alphas = [torch.zeros(size, dtype=torch.float64, requires_grad=True) for size in sizes]
+    shares = [alpha.softmax(0) for alpha in alphas]
+    expected = sum(shares[0][a] * shares[1][b] * objective(value, mu, nu) for (a, b), value in traces.items())
+    for found, exact, size in zip(search.alpha(), torch.autograd.grad(expected, alphas), sizes):
+        np.testing.assert_allclose(found / size, exact.numpy(), atol=1e-12)
+    assert search.choices() == [1, 0]
+
+
+def test_an_option_that_was_never_drawn_stands_at_the_average():
+    search = Nasi(NasiSettings(nu=9.0, estimator="averages"), [3])
+    assert search.choices() == [0]
+    search.tell_drawn([0], 1.0)
+    search.tell_drawn([2], 3.0)
+    np.testing.assert_allclose(search.alpha()[0], [-1.0, 0.0, 1.0])
 
 
 def test_nothing_told_chooses_the_first_options():
