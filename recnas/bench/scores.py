@@ -29,7 +29,10 @@ from recnas.errors import DataError
 from recnas.run import write_atomic
 from recnas.space.base import nearest_name
 
-_MAKE = "Make one: recnas correlate nasbench201/scores-c4 --out RUN, then recnas bench pack RUN --out scores.parquet"
+_MAKE = (
+    "Make one: recnas correlate nasbench201/scores-c4 --out RUN, then recnas bench pack RUN --out scores.parquet. "
+    "A checkout of recnas has one of every network: scores=tests/paper/data/nb201_scores.parquet"
+)
 _FACTS = b"recnas"
 
 

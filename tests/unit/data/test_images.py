@@ -120,6 +120,11 @@ def test_missing_files_say_where_they_come_from(tmp_path, monkeypatch, name):
     monkeypatch.setenv("RECNAS_IMAGES", str(tmp_path))
     with pytest.raises(DataError, match=f"nothing at {tmp_path / name}"):
         load_images(name)
+    one = tmp_path / "some.npz"
+    one.write_bytes(b"")
+    monkeypatch.setenv("RECNAS_IMAGES", str(one))
+    with pytest.raises(DataError, match=r"a file; it must be a folder.*\n.*images.path=.*some.npz"):
+        load_images("cifar10")
 
 
 def test_damaged_files_are_refused(tmp_path):
