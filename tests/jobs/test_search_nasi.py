@@ -150,6 +150,6 @@ def test_the_commands_search_resume_watch_and_report(tmp_path, capsys):
         assert main(["report", *paths, "-o", str(tmp_path / "report.md")]) == 0
 
 
-@pytest.mark.parametrize("name", ["nasbench201/nasi", "darts/nasi"])
+@pytest.mark.parametrize("name", ["nasbench201/nasi", "nasbench201/nasi-averages", "darts/nasi"])
 def test_shipped_configs_are_valid(name):
     assert isinstance(load_search(resource_dir("configs") / f"{name}.yaml"), NasiConfig)
