@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from recnas.model.cell_supernet import CellSupernet, build_supernet
+from recnas.data.images import Inputs, Labels, generated_images, image_batches
+from recnas.model.cell_supernet import CellSupernet, build_supernet, one_hot
 from recnas.search.nasi import Nasi, draw_noise, objective, slope
 from recnas.search.nasi_trace import straight_through, trace, trace_gradient
 from recnas.search.oneshot_settings import NasiSettings
@@ -172,3 +173,20 @@ def test_straight_through_is_one_hot_and_has_the_softmax_derivative():
     weights = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
     (found,) = torch.autograd.grad((pick * weights).sum(), alpha)
     np.testing.assert_allclose(found.numpy(), softmax_jacobian(noise.numpy() / 0.5) @ weights.numpy() / 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "body"), [("nasbench201", {"channels": 4, "cells": 1}), ("nasbench1shot1-1", {"channels": 6, "cells": 1, "stacks": 2})]
+)
+def test_the_trace_hardly_depends_on_labels_and_images(name, body):
+    """NASI's figure 1 on small networks; tests/paper/test_nasi_claims.py has it on CIFAR-10."""
+    images = generated_images(rows=64, side=8, seed=0)
+    supernet = build_supernet(name, images.classes, 8, 0, **body)
+    kinds: list[tuple[Labels, Inputs]] = [("true", "data"), ("random", "data"), ("true", "gaussian")]
+    batches = [image_batches(images, 32, 1, 0, labels, inputs)[0] for labels, inputs in kinds]
+    rng, sizes = np.random.default_rng(0), [decision.size for decision in supernet.plan.decisions]
+    drawn = [[int(np.argmax(part)) for part in draw_noise(sizes, rng)] for _ in range(16)]
+    gates = [supernet.plan.gates(one_hot(supernet.plan, choices)) for choices in drawn]
+    traces = np.array([[trace(supernet, chosen, batch).item() for batch in batches] for chosen in gates])
+    _, labels, inputs = np.corrcoef(traces.T)[0]
+    assert min(labels, inputs) > 0.9
