@@ -91,13 +91,16 @@ def _cells(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"table": config.table, "rows": rows})
         return 0
-    shown = []
+    shown: list[list[str]] = []
+    changes = any("change" in row for row in rows)
     for row in rows:
         figures = [_figure(row[name], row[f"{name}_interval"]) for name in ("spearman", "kendall")]
         held = row.get("held_out")
         name = row["proxy"] + (f", warm-up {row['share']:.0%}" if row.get("share") is not None else "")
         shown.append([name, row["dataset"], str(row["n"]), *figures, "" if held is None else f"{held:+.3f}"])
-    print(table(shown, ["proxy", "data", "cells", "Spearman", "Kendall", "held out"]))
+        if changes:
+            shown[-1].append(_figure(row["change"], row["change_interval"]) if "change" in row else "")
+    print(table(shown, ["proxy", "data", "cells", "Spearman", "Kendall", "held out", *(["change of Spearman"] if changes else [])]))
     print(f"{args.out}/correlation.json: {len(rows)} rows")
     return 0
 

@@ -3,6 +3,7 @@
     RUN/ledger.jsonl        one line per network (`recnas.jobs.cells`)
     RUN/correlation.json    `rows`, by proxy: Spearman, Kendall, intervals; then HNAS's guarantees
                             `pairs`: how far proxies agree with each other, if asked
+                            With several warm-ups: `change`, Spearman less that at the first of them, and its interval
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from recnas.bench.agreement import agreement
 from recnas.bench.correlation import rank_correlation
 from recnas.bench.guarantee import correlate_guarantee
 from recnas.bench.nasbench201 import Split
+from recnas.bench.rank_change import rank_change
 from recnas.bench.scores import ScoreTable
 from recnas.bench.truth import SpaceName, Truth, read_truth
 from recnas.config import Settings
@@ -84,13 +86,7 @@ def correlate_config(
         table.accuracy(dataset, config.split, config.epochs)  # before hours go into scores that have nothing to stand beside
     out = Path(out)
     if config.shares:
-        rows = []
-        for share in dict.fromkeys(config.shares):
-            score = config.score.model_copy(update={"warmup": config.score.warmup.model_copy(update={"share": share})})
-            one = config.model_copy(update={"shares": (), "score": score})
-            rows += [row | {"share": share} for row in correlate_config(one, out / f"warm-{100 * share:g}", workers, progress, engine)]
-        write_json(out / "correlation.json", {"table": table.name, "rows": rows})
-        return rows
+        return _correlate_shares(config, table, out, workers, progress, engine)
     if config.scores is None:
         chosen = sample_cells(table, len(table) if config.cells is None else config.cells)
         settings = config.score.model_copy(update={"space": config.space.name})
@@ -102,6 +98,32 @@ def correlate_config(
     rows = correlate_scores(table, scores, chosen, config)
     pairs = {"pairs": correlate_pairs(table, scores, chosen, config.pairs)} if config.pairs else {}
     write_json(out / "correlation.json", {"table": table.name, "rows": rows, **pairs})
+    return rows
+
+
+def _correlate_shares(
+    config: CellCorrelation, table: Truth, out: Path, workers: int, progress: Progress | None, engine: EngineChoice | None
+) -> list[dict[str, Any]]:
+    """Every warm-up in a folder of its own, and how much better than at the first of them each proxy ranks."""
+    rows: list[dict[str, Any]] = []
+    chosen = sample_cells(table, len(table) if config.cells is None else config.cells)
+    first: dict[str, np.ndarray] = {}
+    for share in dict.fromkeys(config.shares):
+        score = config.score.model_copy(update={"warmup": config.score.warmup.model_copy(update={"share": share})})
+        one = config.model_copy(update={"shares": (), "score": score})
+        folder = out / f"warm-{100 * share:g}"
+        found = correlate_config(one, folder, workers, progress, engine)
+        scores = pack_scores([folder])
+        at, better = scores.rows_of([table.keys[row] for row in chosen]), directions(list(scores.columns))
+        values = {name: missing_last(better[name] * column[at]) for name, column in scores.columns.items()}
+        first = first or values
+        for row in found:
+            change: dict[str, Any] = {}
+            if row["proxy"] in values and values is not first:
+                accuracy = table.accuracy(row["dataset"], config.split, config.epochs)[chosen]
+                change = rank_change(first[row["proxy"]], values[row["proxy"]], accuracy, resamples=config.resamples).to_dict()
+            rows.append(row | {"share": share} | change)
+    write_json(out / "correlation.json", {"table": table.name, "rows": rows})
     return rows
 
 

@@ -82,10 +82,17 @@ def test_correlate_shows_every_level(tmp_path: Path, capsys):
     rng = np.random.default_rng(0)
     write_generated(tmp_path / "nb201.parquet", list({Nb201Space().sample(rng): None for _ in range(30)}))
     args = ["correlate", "nasbench201/correlate-warm", "--out", str(tmp_path / "run"), "--quiet", f"table={tmp_path}", "score.images=generated",
-            "score.cells=1", "score.channels=2", "score.batch_size=8", "score.batches=2", "cells=5", "resamples=0", "datasets=[cifar10]",
+            "score.cells=1", "score.channels=2", "score.batch_size=8", "score.batches=2", "cells=5", "resamples=20", "datasets=[cifar10]",
             "shares=[0,0.1]"]  # fmt: skip
     assert main(args) == 0
-    assert "sigeo@2, warm-up 10%" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "sigeo@2, warm-up 10%" in said
+    assert "change of Spearman" in said
     rows = json.loads((tmp_path / "run" / "correlation.json").read_text())["rows"]
     assert {(row["proxy"], row["share"]) for row in rows} >= {("sigeo@2", 0.0), ("sigeo@2", 0.1), ("zico@2", 0.1)}
+    before, after = ({row["proxy"]: row for row in rows if row["share"] == share} for share in (0.0, 0.1))
+    assert not any("change" in row for row in before.values())
+    for name, row in after.items():
+        assert row["change"] == pytest.approx(row["spearman"] - before[name]["spearman"])
+        assert row["change_interval"][0] <= row["change_interval"][1]
     assert main(["report", str(tmp_path / "run" / "correlation.json"), "-o", str(tmp_path / "report.md")]) == 0
