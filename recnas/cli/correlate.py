@@ -5,13 +5,16 @@
   recnas correlate nasbench201/correlate --out runs/nb201 cells=200        # cells, by a config; correlation.json
   recnas correlate nasbench201/correlate-warm --out runs/warm               # after training each on 0, 10, 20, 40 %
 
-+1 is a perfect ranking. Intervals are 95 % bootstrap percentiles over architectures.
++1 is a perfect ranking. Intervals are 95 % bootstrap percentiles over architectures. Of several warm-ups, the change of
+Spearman is against the first of them; its resamples are paired, so it can be clear where the single intervals overlap.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from recnas.cli.options import add_engine, add_json, engine_choice, names_in, print_json, table
 
@@ -57,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     shown = []
     for row in rows:
-        figures = [_figure(row[name], row[f"{name}_interval"]) for name in ("spearman", "kendall")]
-        shown.append([row["proxy"], "" if row["share"] is None else f"{row['share']:.1%}", str(row["n"]), *figures])
-    print(table(shown, ["proxy", "warm-up", "archs", "Spearman", "Kendall"]))
+        share = "" if row["share"] is None else f"{row['share']:.1%}"
+        shown.append([row["proxy"], share, str(row["n"]), *_figures(row), *_changes(rows, row)])
+    print(table(shown, ["proxy", "warm-up", "archs", "Spearman", "Kendall", *_changes(rows)]))
     return 0
 
 
@@ -91,18 +94,27 @@ def _cells(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"table": config.table, "rows": rows})
         return 0
-    shown: list[list[str]] = []
-    changes = any("change" in row for row in rows)
+    shown = []
     for row in rows:
-        figures = [_figure(row[name], row[f"{name}_interval"]) for name in ("spearman", "kendall")]
-        held = row.get("held_out")
+        held = "" if row.get("held_out") is None else f"{row['held_out']:+.3f}"
         name = row["proxy"] + (f", warm-up {row['share']:.0%}" if row.get("share") is not None else "")
-        shown.append([name, row["dataset"], str(row["n"]), *figures, "" if held is None else f"{held:+.3f}"])
-        if changes:
-            shown[-1].append(_figure(row["change"], row["change_interval"]) if "change" in row else "")
-    print(table(shown, ["proxy", "data", "cells", "Spearman", "Kendall", "held out", *(["change of Spearman"] if changes else [])]))
+        shown.append([name, row["dataset"], str(row["n"]), *_figures(row), held, *_changes(rows, row)])
+    print(table(shown, ["proxy", "data", "cells", "Spearman", "Kendall", "held out", *_changes(rows)]))
     print(f"{args.out}/correlation.json: {len(rows)} rows")
     return 0
+
+
+def _figures(row: dict[str, Any]) -> list[str]:
+    return [_figure(row[name], row[f"{name}_interval"]) for name in ("spearman", "kendall")]
+
+
+def _changes(rows: Sequence[dict[str, Any]], row: dict[str, Any] | None = None) -> list[str]:
+    """One more column where several warm-ups are compared: its cell of `row`, or its heading."""
+    if not any("change" in other for other in rows):
+        return []
+    if row is None:
+        return ["change of Spearman"]
+    return [_figure(row["change"], row["change_interval"]) if "change" in row else ""]
 
 
 def _figure(value: float | None, interval: list[float] | None) -> str:

@@ -1,7 +1,8 @@
 """Lay proxies beside the truth: rank correlation of each, at each warm-up, with a table of trained networks.
 
 Signed so that +1 is perfect: truth is minus the validation log loss, and a proxy that is better when low is
-negated. Intervals are bootstrap percentiles over architectures.
+negated. Intervals are bootstrap percentiles over architectures. Of several warm-ups, every one after the first also has
+`change`: its Spearman less the first one's, with an interval from paired resamples.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from recnas.bench.correlation import rank_correlation
 from recnas.bench.ctr_table import CtrTable
+from recnas.bench.rank_change import rank_change
 from recnas.bench.regret import RegretCurve, order_curve
 from recnas.engines.base import EngineChoice
 from recnas.errors import DataError
@@ -50,7 +52,8 @@ def correlate(
     """
     keys = list(table.archs)[:archs]
     truth = [-table.valid[key] for key in keys]
-    rows = []
+    rows: list[dict[str, Any]] = []
+    first: dict[str, list[float]] = {}
     for run in runs:
         share, values = table_scores(run, table, keys, settings, workers, progress, engine)
         if vote:
@@ -59,7 +62,9 @@ def correlate(
             described = [table.archs[key] for key in keys]
             values["shared_logloss"] = [-loss for loss in shared_losses(run, described, shared_rows, progress)]
         for name, found in values.items():
-            rows.append({"run": str(run), "share": share, "proxy": name, **rank_correlation(found, truth).to_dict()})
+            change = rank_change(first[name], found, truth).to_dict() if name in first else {}
+            rows.append({"run": str(run), "share": share, "proxy": name, **rank_correlation(found, truth).to_dict(), **change})
+        first = first or values
     sizes = {"params (table)": table.params, "macs (table)": table.macs}
     rows += [
         {"run": "", "share": None, "proxy": name, **rank_correlation([float(by_key[key]) for key in keys], truth).to_dict()}

@@ -141,6 +141,20 @@ def test_correlate_and_regret(bench: Path, warm: Path, tmp_path: Path, capsys):
     assert "--data and --out are needed" in capsys.readouterr().err
 
 
+def test_a_second_warm_up_is_laid_beside_the_first(bench: Path, warm: Path, criteo_data, tmp_path: Path, capsys):
+    cold = tmp_path / "cold"
+    warmup(WarmupConfig(data=str(criteo_data.path), space=SPACE, warmup=WarmupShare(share=0), check=CheckSettings(archs=0)), cold)
+    command = ["correlate", str(cold), str(warm), "--table", str(bench), "--proxies", "sigeo,params", "--batches", "2", "--batch-size", "64", "--quiet"]
+    assert main([*command, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    before, after = ({row["proxy"]: row for row in rows if row["run"] == str(run)} for run in (cold, warm))
+    assert not any("change" in row for row in before.values())
+    assert after["sigeo"]["change"] == pytest.approx(after["sigeo"]["spearman"] - before["sigeo"]["spearman"])
+    assert (after["params"]["change"], after["params"]["change_interval"]) == (0, [0, 0]), "sizes do not learn"
+    assert main(command) == 0
+    assert "change of Spearman" in capsys.readouterr().out
+
+
 def test_a_warm_up_of_other_data_is_refused(bench: Path, warm: Path):
     from dataclasses import replace
 
