@@ -2,7 +2,7 @@
 
     RECNAS_SHARED=../shared scripts/test -o timeout=0 -m paper tests/paper/test_nasi.py
 
-Needs nb201.parquet and cifar10_train_sample.npz in the folder data of RECNAS_SHARED. Two hours on one core; it goes on
+Needs nb201.parquet and cifar10_train_sample.npz in the folder data of RECNAS_SHARED. An hour and a half on one core; it goes on
 where it was stopped (RECNAS_PAPER_RUNS, default paper-runs/). The paper says neither T for this space nor how wide and
 deep its supernet is. Here T is 100 steps of the published estimator, as on DARTS, and for `averages`, whose steps cost a
 fraction, one pass over 50,000 images in batches of 64, as the paper has on NAS-Bench-1Shot1. What a step measures does
