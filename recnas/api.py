@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from recnas.jobs.search_settings import SearchConfig
     from recnas.jobs.search_table import TableSearchConfig
-    from recnas.space.nasrec_arch import NasrecArch
+    from recnas.space.nasrec.arch import NasrecArch
 
 
 def search(
@@ -101,7 +101,7 @@ class Best:
     """The winner of a search."""
 
     def __init__(self, run: Run, path: Path) -> None:
-        from recnas.space.nasrec_json import load_arch
+        from recnas.space.nasrec.json import load_arch
 
         self.run = run
         self.arch: NasrecArch = load_arch(path)
@@ -112,7 +112,7 @@ class Best:
         from recnas.data.prepared import PreparedData
         from recnas.jobs.search_settings import SearchConfig
         from recnas.jobs.training import net_shape
-        from recnas.model.subnet import new_subnet
+        from recnas.model.nasrec.subnet import new_subnet
 
         config = SearchConfig.model_validate(self.run.folder.manifest()["config"])
         settings = config.final.retrain_train or config.final.train

@@ -1,6 +1,6 @@
 """Parameters and multiply-adds of a hand-crafted network, as it is really computed.
 
-The rules are those of `recnas.space.cost`: one multiply-add per weight use in every matrix product, per row
+The rules are those of `recnas.space.nasrec.cost`: one multiply-add per weight use in every matrix product, per row
 of data; elementwise work and look-ups are not counted. The network is run once on made-up rows while torch
 counts, so algebra that saves work (see `dcn`, `xdeepfm`) shows in the figure.
 """

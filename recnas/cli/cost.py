@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     from recnas.data.schema import Schema
     from recnas.errors import ConfigError
     from recnas.progress import human, human_bytes
-    from recnas.space.cost import count
-    from recnas.space.nasrec_json import load_arch
+    from recnas.space.nasrec.cost import count
+    from recnas.space.nasrec.json import load_arch
 
     if (args.data is None) == (args.dense is None or args.fields is None):
         raise ConfigError("The cost depends on the data.", "Give --data DIR, or --dense I and --fields F.")

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from recnas.jobs.plan_tables import known_tables
     from recnas.jobs.search_settings import SearchConfig
     from recnas.jobs.settings import WarmupConfig
-    from recnas.space.nasrec_json import load_arch
+    from recnas.space.nasrec.json import load_arch
 
     path = config_path(args.config)
     config: WarmupConfig | SearchConfig

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from recnas.errors import ConfigError
     from recnas.jobs.train import train
     from recnas.progress import Progress
-    from recnas.space.nasrec_json import load_arch
+    from recnas.space.nasrec.json import load_arch
     from recnas.train.distributed import join_ranks
     from recnas.train.settings import TrainSettings
 

@@ -29,11 +29,11 @@ from recnas.errors import ConfigError, RecnasError
 from recnas.jobs.compare_floors import FLOORS
 from recnas.jobs.training import make_embeddings, net_shape
 from recnas.model.embeddings import Embeddings
-from recnas.model.subnet import new_subnet
+from recnas.model.nasrec.subnet import new_subnet
 from recnas.run import RunDir
-from recnas.space.cost import count
-from recnas.space.nasrec_arch import NasrecArch
-from recnas.space.nasrec_json import from_dict, load_arch, to_dict
+from recnas.space.nasrec.arch import NasrecArch
+from recnas.space.nasrec.cost import count
+from recnas.space.nasrec.json import from_dict, load_arch, to_dict
 from recnas.train.settings import TrainSettings
 
 Choice = dict[str, Any]  # the learning rate and whatever else of a model tuning may change; JSON-able

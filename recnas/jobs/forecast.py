@@ -26,7 +26,7 @@ from recnas.proxies.gradients import GradientMoments
 from recnas.proxies.gram import ExactNtk, Gram
 from recnas.proxies.registry import get_proxies
 from recnas.search.registry import planned
-from recnas.space.cost import count
+from recnas.space.nasrec.cost import count
 from recnas.train.paths import PathSampler
 
 SAMPLES = 64  # architectures whose mean cost stands for a candidate's

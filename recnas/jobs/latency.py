@@ -7,9 +7,9 @@ import time
 
 import torch
 
-from recnas.model.nasrec_plan import NetShape
-from recnas.model.subnet import Subnet
-from recnas.space.nasrec_arch import NasrecArch
+from recnas.model.nasrec.subnet import Subnet
+from recnas.space.nasrec.arch import NasrecArch
+from recnas.space.nasrec.layers import NetShape
 
 _SECONDS = 0.2  # per batch size: enough repeats for a steady median of networks of a millisecond
 _LEAST = 5

@@ -22,7 +22,7 @@ from recnas.jobs.search_settings import SHARED_LOSS, OneShotSettings
 from recnas.jobs.settings import SpaceSettings, make_space
 from recnas.jobs.training import make_embeddings, net_shape
 from recnas.model.embeddings import Embeddings
-from recnas.model.supernet import Candidate, Supernet
+from recnas.model.nasrec.supernet import Candidate, Supernet
 from recnas.train.checkpoint import load, load_latest, save
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import SupernetPaths

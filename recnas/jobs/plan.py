@@ -23,8 +23,8 @@ from recnas.jobs.settings import SpaceSettings, make_space
 from recnas.model.embeddings import Optimizer
 from recnas.model.embeddings_sharding import allowed, make_plan
 from recnas.progress import human_bytes
-from recnas.space.cost import Cost, count
-from recnas.space.nasrec_arch import NasrecArch
+from recnas.space.nasrec.arch import NasrecArch
+from recnas.space.nasrec.cost import Cost, count
 from recnas.train.settings import TrainSettings
 
 KEPT_FREE = 0.1  # of a device

@@ -23,14 +23,14 @@ from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError
 from recnas.jobs.settings import SpaceSettings, make_space
 from recnas.model.embeddings import Embeddings
-from recnas.model.nasrec_plan import NetShape
-from recnas.model.scored import ScoredNasrec
-from recnas.model.supernet import Supernet
+from recnas.model.nasrec.scorable import ScoredNasrec
+from recnas.model.nasrec.supernet import Supernet
 from recnas.proxies.base import ProxyError, Score
 from recnas.proxies.engine import score
 from recnas.proxies.network import ScoringBatch
 from recnas.proxies.registry import get_proxies
 from recnas.proxies.sigeo import Lambdas
+from recnas.space.nasrec.layers import NetShape
 from recnas.train.checkpoint import load, load_latest, save
 
 BATCH_STREAM = 3  # keeps the order of the scoring batches apart from that of the warm-up

@@ -42,9 +42,9 @@ from recnas.search.base import Searcher
 from recnas.search.evidence import Evidence
 from recnas.search.limits import Gate
 from recnas.search.registry import get_searcher
-from recnas.space.cost import count
-from recnas.space.nasrec_arch import NasrecArch
-from recnas.space.nasrec_json import dump_arch
+from recnas.space.nasrec.arch import NasrecArch
+from recnas.space.nasrec.cost import count
+from recnas.space.nasrec.json import dump_arch
 
 WINDOW = 16  # candidates whose order among the workers is free; a crash loses at most so many scores
 

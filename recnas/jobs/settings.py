@@ -10,7 +10,7 @@ from recnas.config import Settings
 from recnas.errors import ConfigError, SpaceError
 from recnas.space.base import Space
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_rules import ALIASES, FULL, SMALL
+from recnas.space.nasrec.rules import ALIASES, FULL, SMALL
 from recnas.space.registry import get_space, space_options
 from recnas.train.settings import SupernetSettings
 

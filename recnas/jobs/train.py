@@ -30,12 +30,12 @@ from recnas.jobs.training import (
     train_with_checkpoints,
     written_run,
 )
-from recnas.model.subnet import new_subnet
+from recnas.model.nasrec.subnet import new_subnet
 from recnas.progress import Progress
 from recnas.run import RunDir, write_json
-from recnas.space.cost import count
-from recnas.space.nasrec_arch import NasrecArch
-from recnas.space.nasrec_json import dump_arch, to_dict
+from recnas.space.nasrec.arch import NasrecArch
+from recnas.space.nasrec.cost import count
+from recnas.space.nasrec.json import dump_arch, to_dict
 from recnas.train.distributed import current_ranks
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork

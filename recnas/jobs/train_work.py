@@ -21,10 +21,10 @@ from recnas.jobs.training import (
     new_trainer,
     train_with_checkpoints,
 )
-from recnas.model.subnet import new_subnet
+from recnas.model.nasrec.subnet import new_subnet
 from recnas.progress import Progress
 from recnas.space.base import Space
-from recnas.space.cost import count
+from recnas.space.nasrec.cost import count
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork
 from recnas.train.settings import TrainSettings

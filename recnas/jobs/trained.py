@@ -34,9 +34,9 @@ from recnas.errors import DataError, RunError
 from recnas.jobs.compare_work import slug
 from recnas.jobs.training import net_shape
 from recnas.model.embeddings import RowMap, TableReader
-from recnas.model.subnet import Subnet
+from recnas.model.nasrec.subnet import Subnet
 from recnas.run import RunDir
-from recnas.space.nasrec_json import from_dict
+from recnas.space.nasrec.json import from_dict
 from recnas.train.checkpoint import Checkpoint, load_latest
 from recnas.train.settings import TrainSettings
 

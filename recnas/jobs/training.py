@@ -18,9 +18,9 @@ from recnas.errors import ConfigError, DataError
 from recnas.jobs.forecast import available_memory
 from recnas.model.embeddings import Embeddings, build_embeddings
 from recnas.model.embeddings_sharded import ShardedEmbeddings, build_sharded
-from recnas.model.nasrec_plan import NetShape
 from recnas.progress import Progress
 from recnas.run import RunDir
+from recnas.space.nasrec.layers import NetShape
 from recnas.train.checkpoint import load_latest, save
 from recnas.train.distributed import RankTrainer, current_ranks
 from recnas.train.loop import Pace, Trainee, Trainer

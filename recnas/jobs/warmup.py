@@ -30,12 +30,12 @@ from recnas.jobs.training import (
     written_run,
 )
 from recnas.model.embeddings import Embeddings
-from recnas.model.nasrec_init import HEAD_START
-from recnas.model.nasrec_plan import HEAD_WEIGHT
-from recnas.model.supernet import Supernet
+from recnas.model.nasrec.init import HEAD_START
+from recnas.model.nasrec.supernet import Supernet
 from recnas.progress import Progress
 from recnas.run import RunDir, write_json
-from recnas.space.nasrec_json import to_dict
+from recnas.space.nasrec.json import to_dict
+from recnas.space.nasrec.plan import HEAD_WEIGHT
 from recnas.train.checkpoint import load_latest
 from recnas.train.distributed import current_ranks
 from recnas.train.evaluate import evaluate

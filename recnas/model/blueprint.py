@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recnas.model import taps
-from recnas.model.nasrec_init import attach
+from recnas.model.nasrec.init import attach
 from recnas.space.blueprint import Blueprint, Parameter, Pass, Shape, same_padding, walk
 
 CHANNELS = 1  # the axis a batch normalisation keeps

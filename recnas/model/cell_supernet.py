@@ -27,7 +27,7 @@ from recnas.model.blueprint import Running, initial
 from recnas.model.cell_supernet_base import Factor, SuperPlan
 from recnas.model.cell_supernet_plans import PLANS
 from recnas.model.nasbench201 import mean_of_neighbours
-from recnas.model.nasrec_init import attach
+from recnas.model.nasrec.init import attach
 from recnas.space.base import nearest_name
 from recnas.space.blueprint import Counting, Shape
 

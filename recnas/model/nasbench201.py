@@ -37,7 +37,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recnas.model import taps
-from recnas.model.nasrec_init import attach
+from recnas.model.nasrec.init import attach
 from recnas.space.nasbench201_arch import CONV3, Nb201Arch
 from recnas.space.nasbench201_cost import COLOURS, STAGES, Body
 from recnas.space.nasbench201_key import CONVS, CellProgram, compile_cell

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recnas.report.svg import mark, px, text, wrap
-from recnas.space.nasrec_arch import DOT, FC, GATE, SUM, LiveBlock, NasrecArch, live_parts
+from recnas.space.nasrec.arch import LiveBlock, NasrecArch
+from recnas.space.nasrec.liveness import live_parts
+from recnas.space.nasrec.operators import OPERATORS, fields_read
 
 _PITCH, _BOX, _MARGIN = 118.0, 78.0, 16.0
 _LANE, _GAP, _ARC = 84.0, 84.0, 13.0  # height of a path, room for bridges, height of a skip per block skipped
@@ -25,7 +27,7 @@ _TITLE = 26.0
 class Wire:
     """One connection: from the output of block `start` (0: the inputs) into block `end`."""
 
-    kind: str  # dense, sparse or dot
+    kind: str  # dense, sparse, or dot: sparse rows read into the dense path
     start: int
     end: int
 
@@ -34,13 +36,10 @@ def wires(arch: NasrecArch) -> dict[Wire, bool]:
     """Every connection that an operator reads, and whether the logit depends on it."""
     found: dict[Wire, bool] = {}
     for end, (block, live) in enumerate(zip(arch.blocks, live_parts(arch)), start=1):
-        dense: set[int] = set()
-        if FC in block.dense_ops or DOT in block.dense_ops:
-            dense |= set(block.dense_in)
-        if GATE in block.dense_ops or SUM in block.dense_ops:
-            dense |= {*block.left, *block.right}
+        read = fields_read(block.dense_ops)
+        dense = {j for field in ("dense_in", "left", "right") if field in read for j in getattr(block, field)}
         found |= {Wire("dense", start, end): live.dense for start in sorted(dense)}
-        if DOT in block.dense_ops:
+        if "sparse_in" in read:
             found |= {Wire("dot", start, end): live.dense for start in block.sparse_in}
         found |= {Wire("sparse", start, end): live.sparse for start in block.sparse_in}
     n = len(arch.blocks)
@@ -234,4 +233,4 @@ class _Picture:
 
 
 def _short(op: str) -> str:
-    return {"transformer": "attention"}.get(op, op)
+    return OPERATORS[op].label or op

@@ -31,7 +31,7 @@ from recnas.report.svg import standalone
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasbench201_arch import Nb201Arch
-from recnas.space.nasrec_json import parse_arch, to_dict
+from recnas.space.nasrec.json import parse_arch, to_dict
 
 _CELL = re.compile(r"\|.*\|")
 _DIGITS = re.compile(r"[0-4]{6}")

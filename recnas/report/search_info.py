@@ -11,6 +11,7 @@ from recnas.bench.correlation import rank_correlation
 from recnas.report.runs import SIGEOS, Run, is_degenerate
 from recnas.report.stats import expected_best, quantile
 from recnas.report.table import Column, Row, Table
+from recnas.space.nasrec.operators import fields_read
 
 BINS = 40  # of the terms along the search
 RANDOM = "random"
@@ -261,13 +262,10 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return found
 
 
-_READERS = {"left": {"gate", "sum"}, "right": {"gate", "sum"}, "dense_in": {"fc", "dot"}}
-
-
 def _inert(name: str, *blocks: dict[str, Any]) -> bool:
     """Whether a field is read by no operator of these blocks."""
-    ops = {op for block in blocks for op in block.get("dense_ops", ())}
-    return name in _READERS and not ops & _READERS[name]
+    ops = tuple(op for block in blocks for op in block.get("dense_ops", ()))
+    return name in ("left", "right", "dense_in") and name not in fields_read(ops)
 
 
 def _brief(value: Any) -> str:

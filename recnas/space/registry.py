@@ -1,4 +1,4 @@
-"""Search spaces by name. To add one: write its file, add a line to `_BUILDERS`."""
+"""Search spaces by name. To add one: write its folder, add a line to `_BUILDERS` (or call `register` from outside)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from recnas.space.nasbench101 import Nb101Space
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_rules import ALIASES, FULL, SMALL
+from recnas.space.nasrec import rules as nasrec_rules
+from recnas.space.nasrec.rules import ALIASES, FULL, SMALL, NasrecRules
 from recnas.space.resnet import NAME as RESNET
 from recnas.space.resnet import ResnetSpace
 
@@ -35,6 +36,19 @@ _BUILDERS: dict[str, Callable[..., Space[Any]]] = {
     MLP: MlpSpace,
 }
 _ALIASES = dict(ALIASES)
+
+
+def register(name: str, builder: Callable[..., Space[Any]]) -> None:
+    """Offer another space under `name`; `builder` is called with what a config gives as options."""
+    if _BUILDERS.setdefault(name, builder) is not builder:
+        raise SpaceError(f"there is a search space {name!r} already", "give yours another name")
+
+
+def register_nasrec(rules: NasrecRules) -> None:
+    """Offer another space of the NASRec family: its operators, widths and numbers of inputs."""
+    nasrec_rules.register(rules)
+    if rules.name not in _BUILDERS:
+        register(rules.name, partial(NasrecSpace, rules.name))
 
 
 def space_names() -> tuple[str, ...]:

@@ -20,8 +20,8 @@ from recnas.data.joined_loader import JoinedLoader
 from recnas.data.loader import BatchLoader
 from recnas.errors import RunError
 from recnas.model.embeddings import Embeddings, Lookup
-from recnas.model.nasrec_plan import HEAD_WEIGHT
-from recnas.model.supernet import Supernet
+from recnas.model.nasrec.supernet import Supernet
+from recnas.space.nasrec.plan import HEAD_WEIGHT
 from recnas.train.paths import PathSampler
 from recnas.train.schedule import Schedule
 from recnas.train.settings import TrainSettings

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_arch import Block, NasrecArch
+from recnas.space.nasrec.arch import Block, NasrecArch
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from recnas.errors import RunError
 from recnas.jobs.compare import compare
 from recnas.run import RunDir, write_json
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_json import dump_arch
+from recnas.space.nasrec.json import dump_arch
 from recnas.train.settings import TrainSettings
 
 QUICK = TrainSettings(epochs=0.15, batch_size=256, lr=0.03, embeddings={"width": 4})
@@ -208,8 +208,8 @@ def finished_search(path: Path, data, arch_file: Path) -> Path:
 
 
 def test_the_winner_of_a_search_joins_with_its_own_layernorm(criteo_data, arch_file: Path, tmp_path: Path):
-    from recnas.space.cost import count
-    from recnas.space.nasrec_json import load_arch
+    from recnas.space.nasrec.cost import count
+    from recnas.space.nasrec.json import load_arch
 
     search = finished_search(tmp_path / "search", criteo_data, arch_file)
     board = compare(criteo_data, tmp_path / "run", ["lr", f"{search}:best"], "lr", QUICK, seeds=1)

@@ -14,7 +14,7 @@ from recnas.errors import ConfigError, RunError, SpaceError
 from recnas.jobs.forecast import Forecast, Phase, batches_of, check_fits, forecast
 from recnas.jobs.scoring import ScoreSettings
 from recnas.jobs.search import search
-from recnas.space.nasrec_json import load_arch
+from recnas.space.nasrec.json import load_arch
 from tests.jobs.search_helpers import as_yaml, small_search, what_counts
 
 

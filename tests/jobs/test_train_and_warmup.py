@@ -11,7 +11,7 @@ from recnas.cli.main import main
 from recnas.errors import RunError
 from recnas.jobs.warmup import load_warmed
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_json import dump_arch
+from recnas.space.nasrec.json import dump_arch
 from recnas.train.evaluate import evaluate
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_json import dump_arch
+from recnas.space.nasrec.json import dump_arch
 from recnas.train.checkpoint import load_latest
 
 

@@ -10,9 +10,9 @@ from recnas.baselines.zoo import LEARNING_RATES, ZOO, check_model_settings
 from recnas.data.schema import Schema
 from recnas.jobs.compare_floors import FLOORS
 from recnas.jobs.compare_models import Entrant, build_entrant
-from recnas.space.cost import count
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_json import to_dict
+from recnas.space.nasrec.cost import count
+from recnas.space.nasrec.json import to_dict
 from recnas.train.settings import TrainSettings
 
 SCHEMA = Schema.of_shape(3, [20, 30, 5])

@@ -15,8 +15,8 @@ from recnas.jobs.plan import KEPT_FREE, Devices, DoesNotFit, ShardingForecast, p
 from recnas.jobs.plan_tables import KNOWN, known_tables
 from recnas.jobs.settings import SpaceSettings
 from recnas.model.embeddings_fused import load_kernels
-from recnas.space.cost import count
 from recnas.space.nasrec import NasrecSpace
+from recnas.space.nasrec.cost import count
 from recnas.train.settings import TrainSettings
 
 GB = 2**30

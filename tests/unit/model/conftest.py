@@ -8,10 +8,10 @@ import pytest
 import torch
 from numpy.random import default_rng
 
-from recnas.model.nasrec_plan import NetShape
-from recnas.model.supernet import Supernet
+from recnas.model.nasrec.supernet import Supernet
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_arch import NasrecArch
+from recnas.space.nasrec.arch import NasrecArch
+from recnas.space.nasrec.layers import NetShape
 
 SPACES = ("nasrec-small", "nasrec-full")
 

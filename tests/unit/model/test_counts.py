@@ -1,4 +1,4 @@
-"""Built networks against the arithmetic of `recnas.space.cost` and against published totals."""
+"""Built networks against the arithmetic of `recnas.space.nasrec.cost` and against published totals."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from recnas.data.schema import Schema
 from recnas.model.kernels import plain_kernels
-from recnas.model.nasrec_plan import NetShape
-from recnas.model.subnet import Subnet
-from recnas.model.supernet import Supernet
-from recnas.space.cost import count
+from recnas.model.nasrec.subnet import Subnet
+from recnas.model.nasrec.supernet import Supernet
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_json import load_arch
+from recnas.space.nasrec.cost import count
+from recnas.space.nasrec.json import load_arch
+from recnas.space.nasrec.layers import NetShape
 
 SCHEMA = Schema.of_shape(13, [10] * 26)
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from recnas.model.subnet import Subnet
-from recnas.space.nasrec_arch import NasrecArch, dot_rows
+from recnas.model.nasrec.subnet import Subnet
+from recnas.space.nasrec.arch import NasrecArch, dot_rows
 
 
 class Twin:

@@ -9,10 +9,10 @@ import torch
 from numpy.random import default_rng
 
 from recnas.errors import RunError
-from recnas.model.nasrec_plan import NetShape
-from recnas.model.subnet import Subnet
-from recnas.model.supernet import Supernet
+from recnas.model.nasrec.subnet import Subnet
+from recnas.model.nasrec.supernet import Supernet
 from recnas.space.nasrec import NasrecSpace
+from recnas.space.nasrec.layers import NetShape
 from recnas.train import slice_optim
 from recnas.train.slice_optim import SliceAdagrad, SliceAdamW, clip_scale, global_norm, gradients
 

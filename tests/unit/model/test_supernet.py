@@ -10,11 +10,12 @@ import torch
 from numpy.random import default_rng
 
 from recnas.errors import SpaceError
-from recnas.model.nasrec_init import RESIDUAL_GAIN
-from recnas.model.nasrec_plan import NetShape, build_plan
-from recnas.model.subnet import Subnet
-from recnas.model.supernet import Supernet
+from recnas.model.nasrec.init import RESIDUAL_GAIN
+from recnas.model.nasrec.subnet import Subnet
+from recnas.model.nasrec.supernet import Supernet
 from recnas.space.nasrec import NasrecSpace
+from recnas.space.nasrec.layers import NetShape
+from recnas.space.nasrec.plan import build_plan
 
 
 def small(name: str = "nasrec-full", blocks: int = 3) -> NasrecSpace:

@@ -6,12 +6,13 @@ import pytest
 import torch
 from numpy.random import default_rng
 
-from recnas.model import heap, nasrec_forward
-from recnas.model.nasrec_plan import NetShape
-from recnas.model.subnet import Subnet
-from recnas.model.supernet import Supernet
+from recnas.model import heap
+from recnas.model.nasrec import forward
+from recnas.model.nasrec.subnet import Subnet
+from recnas.model.nasrec.supernet import Supernet
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_arch import NasrecArch
+from recnas.space.nasrec.arch import NasrecArch
+from recnas.space.nasrec.layers import NetShape
 
 
 def assert_same(supernet: Supernet, arch: NasrecArch, dense: torch.Tensor, embedded: torch.Tensor) -> None:
@@ -90,7 +91,7 @@ def test_the_memory_saving_form_of_large_paths_is_the_same_function(
     space, make_supernet, draw, inputs, monkeypatch
 ):
     supernet = make_supernet(space)
-    monkeypatch.setattr(nasrec_forward, "LARGE", 0)  # every path counts as large
+    monkeypatch.setattr(forward, "LARGE", 0)  # every path counts as large
     trims = []
     monkeypatch.setattr(heap, "trim", lambda: trims.append(1))
     for arch in draw(space, 8):

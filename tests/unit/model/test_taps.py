@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 
 from recnas.model import taps
-from recnas.model.nasrec_plan import NetShape
-from recnas.model.scored import ScoredNasrec
-from recnas.model.subnet import Subnet
-from recnas.model.supernet import Supernet
+from recnas.model.nasrec.scorable import ScoredNasrec
+from recnas.model.nasrec.subnet import Subnet
+from recnas.model.nasrec.supernet import Supernet
 from recnas.space.nasrec import NasrecSpace
+from recnas.space.nasrec.layers import NetShape
 
 SHAPE = NetShape(n_dense=4, n_sparse=5, width=16)
 

@@ -8,9 +8,8 @@ import torch
 
 from recnas.model.kernels import plain_kernels
 from recnas.model.nasbench201 import Nb201Network
-from recnas.model.nasrec_plan import NetShape
-from recnas.model.scored import ScoredNasrec
-from recnas.model.supernet import Supernet
+from recnas.model.nasrec.scorable import ScoredNasrec
+from recnas.model.nasrec.supernet import Supernet
 from recnas.proxies.base import Stats
 from recnas.proxies.engine import score
 from recnas.proxies.gram import LogitGram
@@ -19,6 +18,7 @@ from recnas.proxies.registry import get_proxies, proxy_names
 from recnas.space.nasbench201_arch import Nb201Arch
 from recnas.space.nasbench201_cost import Body
 from recnas.space.nasrec import NasrecSpace
+from recnas.space.nasrec.layers import NetShape
 from recnas.testing.proxy_suite import ScoredNetworkConformance
 from tests.unit.proxies.networks import row_by_row
 

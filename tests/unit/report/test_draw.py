@@ -11,8 +11,8 @@ from recnas.report.arch_svg import Wire, draw_nasrec, wires
 from recnas.report.draw import describe_differences, draw, find_arch, parse
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_arch import live_parts
-from recnas.space.nasrec_json import dump_arch, parse_arch
+from recnas.space.nasrec.json import dump_arch, parse_arch
+from recnas.space.nasrec.liveness import live_parts
 from tests.unit.report.small_runs import arch, write_search
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,8 +11,8 @@ from recnas.search.limits import Gate
 from recnas.search.objective import Objectives
 from recnas.search.registry import get_searcher
 from recnas.search.settings import LimitSettings
-from recnas.space.cost import count
 from recnas.space.nasrec import NasrecSpace
+from recnas.space.nasrec.cost import count
 
 SPACE = NasrecSpace("nasrec-small")
 SCHEMA = Schema.of_shape(13, [100] * 26)

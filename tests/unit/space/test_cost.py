@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from recnas.data.schema import Schema
-from recnas.space.cost import count
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_arch import Block, NasrecArch
-from recnas.space.nasrec_json import load_arch
+from recnas.space.nasrec.arch import Block, NasrecArch
+from recnas.space.nasrec.cost import count
+from recnas.space.nasrec.json import load_arch
+from tests.unit.space import literal_cost
 
 SCHEMA = Schema.of_shape(13, [100] * 26)
 # One block of fc and efc: the other parts are put in its place or added to it.
@@ -198,3 +199,18 @@ def test_published_architectures(file, schema, params, params_norm, million_macs
     assert count(arch, schema, layernorm=True, live_only=False).params == params_norm
     assert count(arch, schema).macs / 1e6 == pytest.approx(million_macs, abs=0.001)
     assert count(arch, schema).params <= params_norm
+
+
+@pytest.mark.parametrize("space", ["nasrec-small", "nasrec-full"])
+@pytest.mark.parametrize("layernorm", [False, True])
+@pytest.mark.parametrize("live_only", [False, True])
+def test_counts_equal_those_written_out_by_hand(space, layernorm, live_only):
+    rng = np.random.default_rng(5)
+    drawn = NasrecSpace(space)
+    for _ in range(50):
+        arch = drawn.sample_path(rng, ["any-connection", "any-path"][int(rng.integers(2))])
+        for schema in (SCHEMA, Schema.of_shape(0, [7] * 3), Schema.of_shape(16, [5] * 16)):
+            ours = count(arch, schema, layernorm=layernorm, live_only=live_only)
+            literal = literal_cost.count(arch, schema, layernorm=layernorm, live_only=live_only)
+            assert (ours.params, ours.macs) == (literal.params, literal.macs)
+            assert [b.parts for b in ours.blocks] == [b.parts for b in literal.blocks]

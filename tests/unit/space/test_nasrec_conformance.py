@@ -4,8 +4,8 @@ import pytest
 
 from recnas.data.schema import Schema
 from recnas.errors import SpaceError
-from recnas.space.cost import count
 from recnas.space.nasrec import NasrecSpace
+from recnas.space.nasrec.cost import count
 from recnas.testing.space_suite import SpaceConformance
 
 SCHEMA = Schema.of_shape(13, [100] * 26)

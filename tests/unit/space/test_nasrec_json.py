@@ -10,9 +10,9 @@ import pytest
 
 from recnas.errors import SpaceError
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_arch import Block, NasrecArch
-from recnas.space.nasrec_json import dump_arch, from_dict, load_arch, parse_arch, to_dict
-from recnas.space.nasrec_reference import from_reference, to_reference
+from recnas.space.nasrec.arch import Block, NasrecArch
+from recnas.space.nasrec.json import dump_arch, from_dict, load_arch, parse_arch, to_dict
+from recnas.space.nasrec.reference import from_reference, to_reference
 
 FULL_FILE = {
     "micro": [

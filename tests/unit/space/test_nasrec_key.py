@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_arch import Block, NasrecArch
-from recnas.space.nasrec_key import canonical
+from recnas.space.nasrec.arch import Block, NasrecArch
+from recnas.space.nasrec.key import canonical
 
 PLAIN = Block(("fc",), ("efc",), 16, 16, False, False, (0,), (0,), (0,), (0,))
 

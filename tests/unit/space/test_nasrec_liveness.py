@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_arch import LiveBlock, live_parts, read_streams
+from recnas.space.nasrec.arch import LiveBlock
+from recnas.space.nasrec.liveness import live_parts, read_streams
 
 PARTS = ("dense", "sparse", "fm", "merge")
 

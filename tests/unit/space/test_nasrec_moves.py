@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recnas.space import nasrec_moves
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_arch import Block, NasrecArch
+from recnas.space.nasrec import moves as nasrec_moves
+from recnas.space.nasrec.arch import Block, NasrecArch
 
 GENES = [field.name for field in fields(Block)]
 PLAIN = Block(("fc",), ("efc",), 16, 16, False, False, (0,), (0,), (0,), (0,))

@@ -8,7 +8,7 @@ import pytest
 
 from recnas.errors import SpaceError
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_sampling import draw_connections
+from recnas.space.nasrec.sampling import draw_connections
 
 SPACES = ("nasrec-small", "nasrec-full")
 

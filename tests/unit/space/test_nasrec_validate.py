@@ -7,7 +7,7 @@ import pytest
 
 from recnas.errors import SpaceError
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_arch import Block, NasrecArch
+from recnas.space.nasrec.arch import Block, NasrecArch
 
 SPACE = NasrecSpace("nasrec-small", blocks=3)
 PLAIN = Block(("fc",), ("efc",), 16, 16, False, False, (0,), (0,), (0,), (0,))

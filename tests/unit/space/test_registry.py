@@ -39,7 +39,7 @@ def test_unknown_option_suggests_the_nearest():
 
 def test_spaces_and_costs_load_no_torch():
     code = (
-        "import sys, recnas.space.registry, recnas.space.cost, recnas.testing.space_suite;"
+        "import sys, recnas.space.registry, recnas.space.nasrec.cost, recnas.testing.space_suite;"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

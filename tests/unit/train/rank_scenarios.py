@@ -25,8 +25,8 @@ from recnas.data.schema import Schema
 from recnas.errors import DataError
 from recnas.jobs.training import make_embeddings, make_loader, net_shape, new_trainer
 from recnas.model.embeddings_sharded import build_sharded
-from recnas.model.subnet import Subnet
-from recnas.model.supernet import Supernet
+from recnas.model.nasrec.subnet import Subnet
+from recnas.model.nasrec.supernet import Supernet
 from recnas.space.nasrec import NasrecSpace
 from recnas.train.checkpoint import load_latest, save
 from recnas.train.distributed import current_ranks, join_ranks

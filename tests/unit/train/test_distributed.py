@@ -26,7 +26,7 @@ from recnas.errors import BackendMissing, ConfigError
 from recnas.model.embeddings import build_embeddings
 from recnas.model.embeddings_fused import load_kernels
 from recnas.model.embeddings_sharding import allowed
-from recnas.space.nasrec_json import dump_arch
+from recnas.space.nasrec.json import dump_arch
 from recnas.train.checkpoint import load_latest, save
 from recnas.train.distributed import Ranks, join_ranks
 from recnas.train.loop import Trainer

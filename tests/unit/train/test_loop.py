@@ -12,10 +12,10 @@ import torch
 from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
 from recnas.model.embeddings import build_embeddings
-from recnas.model.nasrec_plan import NetShape
-from recnas.model.subnet import Subnet
-from recnas.model.supernet import Supernet
+from recnas.model.nasrec.subnet import Subnet
+from recnas.model.nasrec.supernet import Supernet
 from recnas.space.nasrec import NasrecSpace
+from recnas.space.nasrec.layers import NetShape
 from recnas.train.checkpoint import load_latest, save
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork, NotFinite, SupernetPaths, Trainer

@@ -19,8 +19,8 @@ from numpy.random import Generator
 
 from recnas.errors import SpaceError
 from recnas.space.base import nearest_name
-from recnas.space.nasrec_arch import Block
-from recnas.space.nasrec_rules import NasrecRules
+from recnas.space.nasrec.arch import Block
+from recnas.space.nasrec.rules import NasrecRules
 
 ANY_CONNECTION = "any-connection"
 SINGLE_PATH = "single-path"

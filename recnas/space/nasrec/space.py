@@ -7,8 +7,9 @@
 | descriptions, 7 blocks | 4.9e39 | 8.1e43 |
 | without genes no operator reads | 1.9e32 | 2.5e36 |
 
-This file ties the parts together: `nasrec_rules` says what is allowed, `nasrec_sampling` draws,
-`nasrec_moves` mutates and lists neighbours, `nasrec_key` names networks, `nasrec_json` reads and writes.
+This file ties the parts together. `arch` is the value; `operators` has a record per operator, from which
+`liveness`, `key`, `moves`, `plan` (parameters) and `cost` follow; `rules` says what is allowed, `sampling`
+draws, `json` and `reference` read and write.
 
     space = NasrecSpace("nasrec-full", blocks=7)
     arch = space.sample(numpy.random.default_rng(0))
@@ -24,11 +25,14 @@ from typing import Any
 from numpy.random import Generator
 
 from recnas.errors import SpaceError
-from recnas.space import nasrec_json, nasrec_key, nasrec_moves
 from recnas.space.base import Space, nearest_name
-from recnas.space.nasrec_arch import DENSE_DIMS, DOT, FC, MAX_INPUTS, SPARSE_DIMS, NasrecArch
-from recnas.space.nasrec_rules import ALIASES, FULL, RULES, check, is_int
-from recnas.space.nasrec_sampling import ANY_CONNECTION, BINOMIAL, CONNECTION_LAWS, draw_block, full_block
+from recnas.space.nasrec import json as files
+from recnas.space.nasrec import key as keys
+from recnas.space.nasrec import moves
+from recnas.space.nasrec.arch import DENSE_DIMS, MAX_INPUTS, SPARSE_DIMS, NasrecArch
+from recnas.space.nasrec.operators import OPERATORS
+from recnas.space.nasrec.rules import ALIASES, FULL, RULES, check, is_int
+from recnas.space.nasrec.sampling import ANY_CONNECTION, BINOMIAL, CONNECTION_LAWS, draw_block, full_block
 
 
 class NasrecSpace(Space[NasrecArch]):
@@ -38,7 +42,7 @@ class NasrecSpace(Space[NasrecArch]):
         name: `nasrec-small` or `nasrec-full` (NASRec's own `autoctr` and `xlarge` are understood).
         blocks: how many blocks in the chain, from 1 up; 7 in the paper.
         connections: law of the number of inputs, `binomial` or `uniform`
-            (see `nasrec_sampling.draw_connections`).
+            (see `sampling.draw_connections`).
         dense_dims: widths of the dense stream to choose from.
         sparse_dims: row counts of the sparse stream to choose from.
         max_inputs: most inputs a search candidate reads through dense_in or sparse_in.
@@ -81,7 +85,7 @@ class NasrecSpace(Space[NasrecArch]):
         return self.sample_path(rng, ANY_CONNECTION)
 
     def sample_path(self, rng: Generator, strategy: str = ANY_CONNECTION) -> NasrecArch:
-        """One step's path for weight-sharing training; the strategies are in `nasrec_sampling`."""
+        """One step's path for weight-sharing training; the strategies are in `sampling`."""
         positions = range(1, self.blocks + 1)
         drawn = (draw_block(self.rules, b, self.connections, strategy, rng) for b in positions)
         return NasrecArch(self.name, tuple(drawn))
@@ -92,21 +96,21 @@ class NasrecSpace(Space[NasrecArch]):
         return NasrecArch(self.name, tuple(full_block(self.rules, b) for b in positions))
 
     def mutate(self, arch: NasrecArch, rng: Generator) -> NasrecArch:
-        """One gene changed, and the network with it; `nasrec_moves` says how this departs from NASRec."""
+        """One gene changed, and the network with it; `moves` says how this departs from NASRec."""
         self.validate(arch, sampled=False)
-        return nasrec_moves.mutate(arch, self.rules, self.connections, rng)
+        return moves.mutate(arch, self.rules, self.connections, rng)
 
     def neighbours(self, arch: NasrecArch) -> Iterator[NasrecArch]:
         """Every network one gene away, each once; a few hundred of them for 7 blocks."""
         self.validate(arch, sampled=False)
-        return nasrec_moves.neighbours(arch, self.rules)
+        return moves.neighbours(arch, self.rules)
 
     def validate(self, arch: NasrecArch, sampled: bool = True) -> None:
         """Raise `SpaceError` naming every fault; `sampled=False` lets weight-sharing paths pass too."""
         check(arch, self.rules, self.blocks, sampled)
 
     def key(self, arch: NasrecArch) -> str:
-        """Name of the standalone network: for training, cost and duplicates (see `nasrec_key`)."""
+        """Name of the standalone network: for training, cost and duplicates (see `key`)."""
         return arch.key
 
     def shared_key(self, arch: NasrecArch) -> str:
@@ -115,14 +119,14 @@ class NasrecSpace(Space[NasrecArch]):
 
     def canonical(self, arch: NasrecArch) -> dict[str, Any]:
         """The effective network as data; what `key` is a digest of."""
-        return nasrec_key.canonical(arch)
+        return keys.canonical(arch)
 
     def to_dict(self, arch: NasrecArch) -> dict[str, Any]:
-        return nasrec_json.to_dict(arch)
+        return files.to_dict(arch)
 
     def from_dict(self, data: dict[str, Any]) -> NasrecArch:
         """Read recnas's own format; paths pass, as they are stored too."""
-        arch = nasrec_json.from_dict(data)
+        arch = files.from_dict(data)
         self.validate(arch, sampled=False)
         return arch
 
@@ -139,12 +143,15 @@ class NasrecSpace(Space[NasrecArch]):
         Still an upper bound on the number of networks: dead blocks and the symmetry of sum, which depend
         on more than one gene, are left in.
         """
-        reads_inputs = sum(op in (FC, DOT) for op in self.rules.dense_ops)
-        reads_sides = len(self.rules.dense_ops) - reads_inputs
         return prod(
-            (reads_inputs * self._input_sets(b) + reads_sides * b**2) * self._sparse_choices(b)
+            sum(self._dense_choices(op, b) for op in self.rules.dense_ops) * self._sparse_choices(b)
             for b in range(1, self.blocks + 1)
         )
+
+    def _dense_choices(self, op: str, b: int) -> int:
+        """Values of the genes that a dense operator of block `b` reads, sparse_in apart."""
+        values = {"dense_in": self._input_sets(b), "left": b, "right": b, "sparse_in": 1}
+        return prod(values[field] for field in OPERATORS[op].reads)
 
     def _input_sets(self, b: int) -> int:
         """How many values dense_in (or sparse_in) of block `b` has."""

@@ -2,12 +2,12 @@
 
 Most descriptions carry genes that change nothing. The canonical form keeps only what the logit depends on:
 
-- inert genes go: `left`/`right` unless gate or sum runs, `dense_in` unless fc or dot runs, everything of a
-  stream nobody reads (its operators, width and inputs), a merge or fm bit whose result nobody reads;
+- inert genes go: connections that no live operator of the block reads, everything of a stream nobody reads
+  (its operators, width and inputs), a merge or fm bit whose result nobody reads;
 - dead blocks go, and the rest are numbered anew, because a standalone network concatenates only the
   tensors it selects, in increasing order: dropping an unread block leaves the same network;
 - sum does not tell left from right (the shorter is padded with zeros and addition commutes), so the two
-  are sorted. Gate does tell them apart, so a block that runs gate keeps them as they are;
+  are sorted, unless another operator of the block tells them apart, as gate does;
 - the space's name is not part of it: a network found in Small has the same key in Full.
 
 Deliberately *not* merged: descriptions that agree only up to reordering. If blocks 1 and 2 both read the
@@ -29,7 +29,9 @@ import hashlib
 import json
 from typing import Any
 
-from recnas.space.nasrec_arch import DOT, FC, GATE, SUM, Block, LiveBlock, NasrecArch, live_parts
+from recnas.space.nasrec.arch import Block, LiveBlock, NasrecArch
+from recnas.space.nasrec.liveness import live_parts
+from recnas.space.nasrec.operators import OPERATORS, fields_read
 
 FAMILY = "nasrec"
 _HEX_DIGITS = 20  # 80 bits: a million networks share a key by chance once in about 10^12 runs
@@ -69,21 +71,18 @@ def _effective_genes(block: Block, live: LiveBlock, position: dict[int, int]) ->
         return [position[j] for j in inputs]
 
     genes: dict[str, Any] = {}
+    ops: tuple[str, ...] = ()
     if live.dense:
         genes["dense_ops"] = sorted(block.dense_ops)
         genes["dense_dim"] = block.dense_dim
-        if FC in block.dense_ops or DOT in block.dense_ops:
-            genes["dense_in"] = renumbered(block.dense_in)
-        if GATE in block.dense_ops or SUM in block.dense_ops:
-            sides = [renumbered(block.left), renumbered(block.right)]
-            if GATE not in block.dense_ops:
-                sides.sort()
-            genes["left"], genes["right"] = sides
+        ops += block.dense_ops
     if live.sparse:
         genes["sparse_ops"] = sorted(block.sparse_ops)
         genes["sparse_dim"] = block.sparse_dim
-    if live.sparse or (live.dense and DOT in block.dense_ops):
-        genes["sparse_in"] = renumbered(block.sparse_in)
+        ops += block.sparse_ops
+    genes |= {field: renumbered(getattr(block, field)) for field in fields_read(ops)}
+    if "left" in genes and all(OPERATORS[op].commutes for op in ops if "left" in OPERATORS[op].reads):
+        genes["left"], genes["right"] = sorted((genes["left"], genes["right"]))
     if live.merge:
         genes["merge"] = True
     if live.fm:

@@ -1,4 +1,4 @@
-"""One NASRec architecture as a value, and which of its parts the logit depends on.
+"""One NASRec architecture as a value.
 
 An architecture is a chain of blocks. Input 0 is the raw data, input j is the output of block j
 (1-based), and block b may read inputs 0..b-1. Each block has a dense stream (a vector of `dense_dim`
@@ -12,15 +12,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-# Operators. The first four produce the dense stream, the last two the sparse stream.
+DENSE = "dense"  # the two streams
+SPARSE = "sparse"
+
+# Operators of the published spaces: four that write the dense stream, two that write the sparse stream.
 FC = "fc"
 DOT = "dot"
 GATE = "gate"
 SUM = "sum"
 TRANSFORMER = "transformer"
 EFC = "efc"
-DENSE_OPS = (FC, DOT, GATE, SUM)
-SPARSE_OPS = (TRANSFORMER, EFC)
+MERGE = "merge"  # the two optional bits of a block, as parts of its network
+FM = "fm"
+
+# Which stream a connection field of a block reads; `Operator.reads` names these fields.
+STREAM_READ_BY = {"dense_in": DENSE, "sparse_in": SPARSE, "left": DENSE, "right": DENSE}
 
 DENSE_DIMS = (16, 32, 64, 128, 256, 512, 768, 1024)
 SPARSE_DIMS = (16, 32, 48, 64)
@@ -64,14 +70,14 @@ class NasrecArch:
     @cached_property
     def key(self) -> str:
         """Name of the standalone network; equal for descriptions that build the same one."""
-        from recnas.space import nasrec_key  # it needs this module first
+        from recnas.space.nasrec import key as nasrec_key  # it needs this module first
 
         return nasrec_key.key(self)
 
     @cached_property
     def shared_key(self) -> str:
         """Name of the path through a weight-sharing supernet, where positions count too."""
-        from recnas.space import nasrec_key
+        from recnas.space.nasrec import key as nasrec_key
 
         return nasrec_key.shared_key(self)
 
@@ -91,44 +97,3 @@ class ReadBlock(NamedTuple):
 
     dense: bool
     sparse: bool
-
-
-def live_parts(arch: NasrecArch) -> tuple[LiveBlock, ...]:
-    """For each block, which of its parts the logit depends on."""
-    return tuple(live for live, _ in _walk_back(arch))
-
-
-def read_streams(arch: NasrecArch) -> tuple[ReadBlock, ...]:
-    """For each block, which outputs are read; switching on `merge` (`fm`) there has an effect exactly
-    when the sparse (dense) one is."""
-    return tuple(read for _, read in _walk_back(arch))
-
-
-def _walk_back(arch: NasrecArch) -> list[tuple[LiveBlock, ReadBlock]]:
-    """From the head, which reads both streams of the last block, down to block 1."""
-    n = len(arch.blocks)
-    dense_read = [False] * (n + 1)
-    sparse_read = [False] * (n + 1)
-    dense_read[n] = sparse_read[n] = True
-    found: list[tuple[LiveBlock, ReadBlock]] = []
-    for b in range(n, 0, -1):
-        block = arch.blocks[b - 1]
-        fm = block.fm and dense_read[b]
-        merge = block.merge and sparse_read[b]
-        dense = dense_read[b] or merge
-        sparse = sparse_read[b] or fm
-        found.append((LiveBlock(dense, sparse, fm, merge), ReadBlock(dense_read[b], sparse_read[b])))
-        if dense:
-            if FC in block.dense_ops or DOT in block.dense_ops:
-                for j in block.dense_in:
-                    dense_read[j] = True
-            if DOT in block.dense_ops:
-                for j in block.sparse_in:
-                    sparse_read[j] = True
-            if GATE in block.dense_ops or SUM in block.dense_ops:
-                for j in (*block.left, *block.right):
-                    dense_read[j] = True
-        if sparse:
-            for j in block.sparse_in:
-                sparse_read[j] = True
-    return found[::-1]

@@ -13,9 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 from recnas.errors import SpaceError
-from recnas.space.nasrec_arch import DENSE_OPS, DOT, EFC, FC, GATE, SPARSE_OPS, SUM, TRANSFORMER, NasrecArch
-from recnas.space.nasrec_fields import block_list, make_block, need_keys, space_name
-from recnas.space.nasrec_rules import ALIASES, FULL, RULES, SMALL, check, is_int
+from recnas.space.nasrec.arch import DENSE, DOT, EFC, FC, GATE, SPARSE, SUM, TRANSFORMER, NasrecArch
+from recnas.space.nasrec.fields import block_list, make_block, need_keys, space_name
+from recnas.space.nasrec.operators import OPERATORS
+from recnas.space.nasrec.rules import ALIASES, FULL, RULES, SMALL, check, is_int
 
 _CONFIG_NAME = {space: alias for alias, space in ALIASES.items()}
 _NODES = {SMALL: (FC, DOT, EFC), FULL: (FC, DOT, GATE, SUM, TRANSFORMER, EFC)}
@@ -56,8 +57,8 @@ def from_reference(data: Any) -> NasrecArch:
         need_keys(f"block {b} (macro[{b - 1}])", wiring, _MACRO_FIELDS)
         active = _active_operators(b, genes["active_nodes"], _NODES[space])
         found: dict[str, tuple[str, Any]] = {
-            "dense_ops": ("active_nodes (dense part)", [op for op in active if op in DENSE_OPS]),
-            "sparse_ops": ("active_nodes (sparse part)", [op for op in active if op in SPARSE_OPS]),
+            "dense_ops": ("active_nodes (dense part)", [op for op in active if OPERATORS[op].stream == DENSE]),
+            "sparse_ops": ("active_nodes (sparse part)", [op for op in active if OPERATORS[op].stream == SPARSE]),
         }
         found |= {ours: (theirs, genes[theirs]) for theirs, ours in _MICRO_FIELDS.items()}
         found |= {ours: (theirs, wiring[theirs]) for theirs, ours in _MACRO_FIELDS.items()}

@@ -18,10 +18,10 @@ from typing import Any
 
 from recnas.errors import SpaceError
 from recnas.space.base import nearest_name
-from recnas.space.nasrec_arch import Block, NasrecArch
-from recnas.space.nasrec_fields import block_list, make_block, need_keys, space_name
-from recnas.space.nasrec_reference import from_reference, looks_like_reference, to_reference
-from recnas.space.nasrec_rules import ALIASES, RULES, check
+from recnas.space.nasrec.arch import Block, NasrecArch
+from recnas.space.nasrec.fields import block_list, make_block, need_keys, space_name
+from recnas.space.nasrec.reference import from_reference, looks_like_reference, to_reference
+from recnas.space.nasrec.rules import ALIASES, RULES, check
 
 FORMAT = "recnas/1"
 RECNAS = "recnas"  # the two formats, as `dump_arch` calls them

@@ -1,27 +1,4 @@
-"""Parameters, multiply-adds and embedding memory of a NASRec network, by arithmetic, before it is built.
-
-The rules below are those of the standalone network. With them the dense parameters of NASRec's published
-architectures come out exactly as its code counts them, with and without LayerNorm, and the multiply-adds of
-the live parts agree with the MFLOPs it publishes (Criteo 2.20 and 1.45, Avazu 3.08 and 1.87 M).
-
-w embedding width, d dense_dim, s sparse_dim; in_d summed width of dense_in, in_r summed rows of sparse_in;
-m the wider of concat(left) and concat(right) (the other is padded with zeros); p = dot_rows(d).
-
-| part | linear layers: shape (when present) | bias | LayerNorm, if on | then |
-|---|---|---|---|---|
-| fc | in_d -> d (always) | LN off | d | ReLU |
-| dot, dense side | in_d -> w (in_d != w) | LN off | w, only with the linear | |
-| dot, sparse side | in_r -> p over rows (in_r != p) | LN off | p over rows, only with the linear | |
-| dot, output | p(p+1)/2 -> d (if they differ) | LN off | d, always | |
-| gate | m -> m (always), sigmoid, times right; m -> d (m != d) | always, both | d, always | |
-| sum | m -> d (m != d) | LN off | d, always | |
-| efc | in_r -> s over rows (always) | LN off | s over rows | ReLU |
-| transformer | in_r -> s over rows (always) | LN off | s over rows | |
-| ... attention, 8 heads | w -> 3w and w -> w | always | w twice, on even if LN is off | residuals |
-| ... feed-forward | w -> w, ReLU, w -> w | always | (the second of these) | |
-| merge | d -> 8w (d != 8w) | LN off | 8w, only with the linear | 8 rows |
-| fm | w -> d (d != w) | LN off | d, only with the linear | added |
-| head | d + rows * w of the last block -> 1 | always | never | logit |
+"""The cost of a NASRec network written out operator by operator: what the fold over layers is checked against.
 
 Two readings of "the network". The default counts what recnas builds: live parts only. `live_only=False`
 counts what NASRec instantiates: dead parts too, and for fm with d == w a LayerNorm(d) it never applies.
@@ -39,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from recnas.data.schema import Schema
-from recnas.space.nasrec_arch import (
+from recnas.space.nasrec.arch import (
     DOT,
     EFC,
     FC,
@@ -51,8 +28,8 @@ from recnas.space.nasrec_arch import (
     LiveBlock,
     NasrecArch,
     dot_rows,
-    live_parts,
 )
+from recnas.space.nasrec.liveness import live_parts
 
 DEFAULT_WIDTH = 16
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from recnas.model.nasrec_forward import run
-from recnas.model.nasrec_init import HEAD_START, attach, fill
-from recnas.model.nasrec_plan import HEAD_WEIGHT, NetShape, build_plan
-from recnas.model.supernet import Supernet
-from recnas.space.nasrec_arch import NasrecArch
+from recnas.model.nasrec.forward import run
+from recnas.model.nasrec.init import HEAD_START, attach, fill
+from recnas.model.nasrec.supernet import Supernet
+from recnas.space.nasrec.arch import NasrecArch
+from recnas.space.nasrec.layers import NetShape
+from recnas.space.nasrec.plan import HEAD_WEIGHT, build_plan
 
 
 def new_subnet(arch: NasrecArch, shape: NetShape, seed: int) -> Subnet:

@@ -24,11 +24,12 @@ import torch
 from torch import Tensor, nn
 
 from recnas.errors import SpaceError
-from recnas.model.nasrec_forward import run
-from recnas.model.nasrec_init import attach, fill
-from recnas.model.nasrec_plan import NetShape, Plan, Region, build_plan
+from recnas.model.nasrec.forward import run
+from recnas.model.nasrec.init import attach, fill
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec_arch import NasrecArch
+from recnas.space.nasrec.arch import NasrecArch
+from recnas.space.nasrec.layers import NetShape
+from recnas.space.nasrec.plan import Plan, Region, build_plan
 
 _DESCRIPTION = "_extra_state"  # where torch keeps a module's own entry in a state dict
 

@@ -12,23 +12,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from recnas.errors import SpaceError
-from recnas.space.nasrec_arch import (
+from recnas.space.nasrec.arch import (
     DENSE_DIMS,
-    DENSE_OPS,
     DOT,
     EFC,
     FC,
+    GATE,
     MAX_INPUTS,
     SPARSE_DIMS,
-    SPARSE_OPS,
+    STREAM_READ_BY,
+    SUM,
+    TRANSFORMER,
     Block,
     NasrecArch,
 )
+from recnas.space.nasrec.operators import OPERATORS
 
 SMALL = "nasrec-small"
 FULL = "nasrec-full"
 ALIASES = {"autoctr": SMALL, "xlarge": FULL}  # the names used by NASRec's own files
-CONNECTION_FIELDS = ("dense_in", "sparse_in", "left", "right")
+CONNECTION_FIELDS = tuple(STREAM_READ_BY)
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,20 @@ class NasrecRules:
 
 RULES = {
     SMALL: NasrecRules(SMALL, dense_ops=(FC, DOT), sparse_ops=(EFC,)),
-    FULL: NasrecRules(FULL, dense_ops=DENSE_OPS, sparse_ops=SPARSE_OPS),
+    FULL: NasrecRules(FULL, dense_ops=(FC, DOT, GATE, SUM), sparse_ops=(TRANSFORMER, EFC)),
 }
+
+
+def register(rules: NasrecRules) -> None:
+    """Make another space of the family known to files and to `NasrecSpace`."""
+    unknown = [op for op in (*rules.dense_ops, *rules.sparse_ops) if op not in OPERATORS]
+    if unknown:
+        raise SpaceError(
+            f"the space {rules.name!r} offers {_listed(unknown)}, and no such operator is registered",
+            "register it first: recnas.space.nasrec.operators.register(Operator(...))",
+        )
+    if RULES.setdefault(rules.name, rules) != rules:
+        raise SpaceError(f"there is a space {rules.name!r} already", "give yours another name")
 
 
 def check(arch: NasrecArch, rules: NasrecRules, n_blocks: int | None = None, sampled: bool = True) -> None:

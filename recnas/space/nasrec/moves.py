@@ -25,20 +25,11 @@ from typing import Any
 
 from numpy.random import Generator
 
-from recnas.space.nasrec_arch import (
-    DOT,
-    FC,
-    GATE,
-    SUM,
-    Block,
-    LiveBlock,
-    NasrecArch,
-    ReadBlock,
-    live_parts,
-    read_streams,
-)
-from recnas.space.nasrec_rules import CONNECTION_FIELDS, NasrecRules
-from recnas.space.nasrec_sampling import draw_gene, pick
+from recnas.space.nasrec.arch import Block, LiveBlock, NasrecArch, ReadBlock
+from recnas.space.nasrec.liveness import live_parts, read_streams
+from recnas.space.nasrec.operators import fields_read
+from recnas.space.nasrec.rules import CONNECTION_FIELDS, NasrecRules
+from recnas.space.nasrec.sampling import draw_gene, pick
 
 _MUTATION_TRIES = 50  # each fails for few parents; after that the neighbours are listed, so it always ends
 _REDRAWS = 64
@@ -84,18 +75,16 @@ def effective_genes(arch: NasrecArch, rules: NasrecRules) -> dict[int, tuple[str
 
 
 def _genes_in_use(block: Block, live: LiveBlock, read: ReadBlock) -> Iterator[str]:
+    """Fields the logit depends on, in a fixed order: a mutation picks among them by number."""
+    read_fields = fields_read(
+        (block.dense_ops if live.dense else ()) + (block.sparse_ops if live.sparse else ())
+    )
     if live.dense:
-        yield "dense_ops"
-        yield "dense_dim"
-        if FC in block.dense_ops or DOT in block.dense_ops:
-            yield "dense_in"
-        if GATE in block.dense_ops or SUM in block.dense_ops:
-            yield "left"
-            yield "right"
+        yield from ("dense_ops", "dense_dim")
+    yield from (field for field in ("dense_in", "left", "right") if field in read_fields)
     if live.sparse:
-        yield "sparse_ops"
-        yield "sparse_dim"
-    if live.sparse or (live.dense and DOT in block.dense_ops):
+        yield from ("sparse_ops", "sparse_dim")
+    if "sparse_in" in read_fields:
         yield "sparse_in"
     # A bit that is off is still a gene in use if switching it on would be noticed.
     if read.sparse:

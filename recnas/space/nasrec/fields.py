@@ -10,8 +10,9 @@ from typing import Any
 
 from recnas.errors import SpaceError
 from recnas.space.base import nearest_name
-from recnas.space.nasrec_arch import DENSE_OPS, SPARSE_OPS, Block
-from recnas.space.nasrec_rules import ALIASES, is_int
+from recnas.space.nasrec.arch import DENSE, SPARSE, Block
+from recnas.space.nasrec.operators import operator_names
+from recnas.space.nasrec.rules import ALIASES, is_int
 
 
 def need_keys(where: str, data: Any, required: Iterable[str], optional: Iterable[str] = ()) -> None:
@@ -55,7 +56,7 @@ def make_block(b: int, found: dict[str, tuple[str, Any]]) -> Block:
     for name, (label, raw) in found.items():
         where = f"block {b}: {label}"
         if name in ("dense_ops", "sparse_ops"):
-            values[name] = _operators(where, raw, DENSE_OPS if name == "dense_ops" else SPARSE_OPS)
+            values[name] = _operators(where, raw, operator_names(DENSE if name == "dense_ops" else SPARSE))
         elif name in ("dense_dim", "sparse_dim"):
             if not is_int(raw):
                 raise SpaceError(f"{where} is {_shown(raw)}", "give a whole number")

@@ -16,11 +16,13 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from recnas.model import operators as ops
 from recnas.model import taps
 from recnas.model.heap import LARGE, trim_when_differentiated
-from recnas.model.nasrec_plan import HEADS, BlockPlan, Layer, Plan
-from recnas.model.operators import Weights
+from recnas.model.nasrec import operators as ops
+from recnas.model.nasrec.operators import FORWARDS, BlockInputs
+from recnas.space.nasrec.arch import FM, MERGE
+from recnas.space.nasrec.operators import fields_read
+from recnas.space.nasrec.plan import BlockPlan, Plan
 
 Params = Mapping[str, Tensor]
 
@@ -55,53 +57,39 @@ def _run_block(
     frugal: bool,
 ) -> tuple[Tensor | None, tuple[Tensor, ...]]:
     block = plan.block
-    activation = ops.ACTIVATIONS[network.shape.activation]
-
-    def tensors(layer: Layer) -> Weights:
-        return Weights(
-            tuple(params[name] for name in layer.weight),
-            params[layer.bias] if layer.bias else None,
-            (params[layer.norm[0]], params[layer.norm[1]]) if layer.norm else None,
-        )
-
-    dense: Tensor | None = None
-    sparse: Tensor | None = None
-    if plan.dot or plan.transformer or plan.efc:
-        rows: Sequence[Tensor] = [part for j in block.sparse_in for part in sparse_out[j]]
+    dense_ops = [op for op in block.dense_ops if op in plan.parts]
+    sparse_ops = [op for op in block.sparse_ops if op in plan.parts]
+    read = fields_read((*dense_ops, *sparse_ops))
+    rows: Sequence[Tensor] = ()
+    if "sparse_in" in read:
+        rows = [part for j in block.sparse_in for part in sparse_out[j]]
         if not frugal:
             rows = (ops.join(rows),)
+    dense_read = {
+        field: _pick(dense_out, getattr(block, field)) if field in read else []
+        for field in ("dense_in", "left", "right")
+    }
+    given = BlockInputs(block, network.shape, params, rows=rows, **dense_read)
 
-    if plan.fc:
-        y = activation(ops.dense_layer(_pick(dense_out, block.dense_in), tensors(plan.fc)), 0)
-        dense = _plus(dense, y)
-    if plan.dot:
-        y = ops.dot(_pick(dense_out, block.dense_in), rows, *map(tensors, plan.dot))
-        dense = _plus(dense, y)
-    if plan.gate or plan.sum:
-        left, right = _pick(dense_out, block.left), _pick(dense_out, block.right)
-    if plan.gate:
-        square = [[params[name] for name in names] for names in plan.gate.square]
-        bias = [params[name] for name in plan.gate.square_bias]
-        y = ops.gate(left, right, square, bias, plan.gate.padded, block.dense_dim, tensors(plan.gate.out))
-        dense = _plus(dense, y)
-    if plan.sum:
-        dense = _plus(dense, ops.add(left, right, plan.sum.widths, tensors(plan.sum.out)))
-
-    if plan.transformer:
-        sparse = ops.transformer(rows, *map(tensors, plan.transformer), heads=HEADS)
-    if plan.efc:
-        sparse = _plus(sparse, activation(ops.row_layer(rows, tensors(plan.efc)), 1))
-
+    dense = _summed(dense_ops, plan, given)
+    sparse = _summed(sparse_ops, plan, given)
     streams = () if sparse is None else (sparse,)
-    if plan.merge is not None and dense is not None:
-        streams = (*streams, ops.merge_rows(dense, tensors(plan.merge), network.shape.width))
-    if plan.fm is not None and sparse is not None:
-        dense = _plus(dense, ops.dense_layer((ops.factorization_machine(sparse),), tensors(plan.fm)))
+    if MERGE in plan.parts and dense is not None:
+        merged = ops.merge_rows(dense, given.weights(plan.parts[MERGE]), network.shape.width)
+        streams = (*streams, merged)
+    if FM in plan.parts and sparse is not None:
+        machine = ops.dense_layer((ops.factorization_machine(sparse),), given.weights(plan.parts[FM]))
+        dense = machine if dense is None else dense + machine
     return dense, streams
 
 
-def _plus(total: Tensor | None, y: Tensor) -> Tensor:
-    return y if total is None else total + y
+def _summed(names: Sequence[str], plan: BlockPlan, given: BlockInputs) -> Tensor | None:
+    """The outputs of a stream's operators, added up; None without any."""
+    total: Tensor | None = None
+    for name in names:
+        y = FORWARDS[name](plan.parts[name], given)
+        total = y if total is None else total + y
+    return total
 
 
 def _pick(streams: list[Tensor | None], inputs: tuple[int, ...]) -> list[Tensor]:

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from recnas.model.nasrec_forward import run
-from recnas.model.nasrec_plan import Plan
-from recnas.model.subnet import Subnet
-from recnas.model.supernet import Candidate
+from recnas.model.nasrec.forward import run
+from recnas.model.nasrec.subnet import Subnet
+from recnas.model.nasrec.supernet import Candidate
+from recnas.space.nasrec.plan import Plan
 
 
 class ScoredNasrec:

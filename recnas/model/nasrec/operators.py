@@ -1,4 +1,7 @@
-"""The operators of a NASRec block, as functions of tensors.
+"""The computation of each NASRec operator: one function per record of `recnas.space.nasrec.operators`.
+
+A function is given the record of layers that its operator listed, and what its block reads (`BlockInputs`). It
+returns `[B, d]` for a dense operator, `[D, B, rows]` for a sparse one.
 
 Layouts. Dense stream `[B, d]`. Sparse stream `[D, B, rows]`: with rows last a Linear over rows is one
 matrix product over D * B vectors, and LayerNorm and FM work along the last axis; with D first the layers of
@@ -10,14 +13,18 @@ network); with one weight per input, the products are accumulated (leaf views of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from recnas.model import kernels, taps
+from recnas.space.nasrec.arch import DOT, EFC, FC, GATE, SUM, TRANSFORMER, Block
+from recnas.space.nasrec.layers import Layer, NetShape
+from recnas.space.nasrec.operators import HEADS, DotLayers, GateLayers, SumLayers, TransformerLayers
 
 
 def relu(x: Tensor, batch_axis: int = 0) -> Tensor:
@@ -41,6 +48,34 @@ class Weights(NamedTuple):
     weight: Sequence[Tensor] = ()
     bias: Tensor | None = None
     norm: tuple[Tensor, Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class BlockInputs:
+    """What the operators of one block are given. A connection that none of them reads is empty."""
+
+    block: Block
+    shape: NetShape
+    params: Mapping[str, Tensor]
+    dense_in: Sequence[Tensor]
+    left: Sequence[Tensor]
+    right: Sequence[Tensor]
+    rows: Sequence[Tensor]  # of sparse_in, joined unless memory is short
+
+    def weights(self, layer: Layer) -> Weights:
+        """The tensors of a layer."""
+        return Weights(
+            tuple(self.params[name] for name in layer.weight),
+            self.params[layer.bias] if layer.bias else None,
+            (self.params[layer.norm[0]], self.params[layer.norm[1]]) if layer.norm else None,
+        )
+
+    def activate(self, x: Tensor, batch_axis: int = 0) -> Tensor:
+        return ACTIVATIONS[self.shape.activation](x, batch_axis)
+
+
+def fc(layers: Layer, given: BlockInputs) -> Tensor:
+    return given.activate(dense_layer(given.dense_in, given.weights(layers)))
 
 
 def dense_layer(xs: Sequence[Tensor], layer: Weights) -> Tensor:
@@ -96,64 +131,68 @@ def pad(x: Tensor, width: int) -> Tensor:
     return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
 
 
-def dot(
-    dense: Sequence[Tensor], rows: Sequence[Tensor], to_row: Weights, to_rows: Weights, out: Weights
-) -> Tensor:
+def dot(layers: DotLayers, given: BlockInputs) -> Tensor:
     """Products of all pairs among one row made from the dense inputs (first) and p sparse rows."""
-    first = dense_layer(dense, to_row).t().unsqueeze(-1)  # [D, B, 1]
-    products = kernels.pairwise_dots(torch.cat((first, row_layer(rows, to_rows)), -1).transpose(0, 1))
-    return dense_layer((products,), out)
+    first = dense_layer(given.dense_in, given.weights(layers.dense)).t().unsqueeze(-1)  # [D, B, 1]
+    rows = row_layer(given.rows, given.weights(layers.rows))
+    products = kernels.pairwise_dots(torch.cat((first, rows), -1).transpose(0, 1))
+    return dense_layer((products,), given.weights(layers.out))
 
 
-def gate(
-    left: Sequence[Tensor],
-    right: Sequence[Tensor],
-    square: Sequence[Sequence[Tensor]],
-    square_bias: Sequence[Tensor],
-    padded: int,
-    width: int,
-    out: Weights,
-) -> Tensor:
+def gate(layers: GateLayers, given: BlockInputs) -> Tensor:
     """`sigmoid(square(left)) * right`, then Linear.
 
     `square[i]` holds the rows that gate right piece i. With `padded` both sides are first joined and
     padded to that width, as a standalone square Linear needs; without, zeros are never multiplied.
-    `width` is that of the result.
     """
-    if padded:
-        left, right = (pad(join(left), padded),), (pad(join(right), padded),)
-    gated = [
-        torch.sigmoid(kernels.linear(left, rows, bias)) * x
-        for rows, bias, x in zip(square, square_bias, right)
-    ]
+    left, right = given.left, given.right
+    if layers.padded:
+        left, right = (pad(join(left), layers.padded),), (pad(join(right), layers.padded),)
+    gated = []
+    for rows, bias, x in zip(layers.square, layers.square_bias, right):
+        square = [given.params[name] for name in rows]
+        gated.append(torch.sigmoid(kernels.linear(left, square, given.params[bias])) * x)
+    out = given.weights(layers.out)
     if not out.weight:
-        gated = [pad(join(gated), width)]
+        gated = [pad(join(gated), given.block.dense_dim)]
     return dense_layer(gated, out)
 
 
-def add(left: Sequence[Tensor], right: Sequence[Tensor], widths: Sequence[int], out: Weights) -> Tensor:
-    """`left + right`, the shorter padded with zeros, then Linear. `widths` cuts the sum for its weights."""
-    width = sum(widths)
-    total = pad(join(left), width) + pad(join(right), width)
-    return dense_layer(total.split(list(widths), -1) if len(out.weight) > 1 else (total,), out)
+def add(layers: SumLayers, given: BlockInputs) -> Tensor:
+    """`left + right`, the shorter padded with zeros, then Linear; `widths` cuts the sum for its weights."""
+    width, out = sum(layers.widths), given.weights(layers.out)
+    total = pad(join(given.left), width) + pad(join(given.right), width)
+    return dense_layer(total.split(list(layers.widths), -1) if len(out.weight) > 1 else (total,), out)
 
 
-def transformer(
-    rows: Sequence[Tensor],
-    to_rows: Weights,
-    attend: Weights,
-    mix: Weights,
-    grow: Weights,
-    shrink: Weights,
-    *,
-    heads: int,
-) -> Tensor:
+def efc(layers: Layer, given: BlockInputs) -> Tensor:
+    return given.activate(row_layer(given.rows, given.weights(layers)), 1)
+
+
+def transformer(layers: TransformerLayers, given: BlockInputs) -> Tensor:
     """Linear over rows, then one post-norm encoder layer over the rows as tokens of width D."""
-    x = row_layer(rows, to_rows)
-    attended = kernels.attention(column_layer(x, attend), heads)
+    to_rows, attend, mix, grow, shrink = map(given.weights, layers)
+    x = row_layer(given.rows, to_rows)
+    attended = kernels.attention(column_layer(x, attend), HEADS)
     x = column_norm(x + column_layer(attended, mix), mix.norm)
     hidden = relu(column_layer(x, grow), 1)
     return column_norm(x + column_layer(hidden, shrink), shrink.norm)
+
+
+# By the name of the operator; `register` adds to it.
+FORWARDS: dict[str, Callable[[Any, BlockInputs], Tensor]] = {
+    FC: fc,
+    DOT: dot,
+    GATE: gate,
+    SUM: add,
+    TRANSFORMER: transformer,
+    EFC: efc,
+}
+
+
+def register(name: str, forward: Callable[[Any, BlockInputs], Tensor]) -> None:
+    """Give the operator `name` (see `recnas.space.nasrec.operators.register`) its computation."""
+    FORWARDS[name] = forward
 
 
 def column_layer(x: Tensor, layer: Weights) -> Tensor:
