@@ -23,7 +23,7 @@ from recnas.bench.vision_tables import KINDS, SOURCES, VisionTable, read_any, wh
 from recnas.errors import BackendMissing, DataError, SpaceError
 from recnas.run import write_atomic
 from recnas.space.base import nearest_name
-from recnas.space.nasbench201_arch import Nb201Arch
+from recnas.space.nasbench201.arch import Nb201Arch
 
 _PLAIN = (".parquet", ".csv")
 _EPOCHS_101 = (4, 12, 36, 108)

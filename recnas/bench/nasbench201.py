@@ -29,9 +29,9 @@ import pyarrow.parquet as pq
 from recnas.errors import DataError, SpaceError
 from recnas.run import write_atomic
 from recnas.space.base import nearest_name
-from recnas.space.nasbench201_arch import Nb201Arch, live_edges
-from recnas.space.nasbench201_cost import count
-from recnas.space.nasbench201_key import key
+from recnas.space.nasbench201.arch import Nb201Arch, live_edges
+from recnas.space.nasbench201.key import key
+from recnas.space.nasbench201.skeleton import count
 
 FOLDER = "RECNAS_TABLES"  # where tables are, unless a path is given
 FILE = "nb201.parquet"

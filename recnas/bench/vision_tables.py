@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 
 from recnas.errors import DataError, SpaceError
 from recnas.space.base import nearest_name
-from recnas.space.darts_arch import DartsArch
-from recnas.space.nasbench101_arch import Nb101Arch
+from recnas.space.darts.arch import DartsArch
+from recnas.space.nasbench101.arch import Nb101Arch
 
 SOURCES = {
     "nasbench201": "NAS-Bench-201 / NATS-Bench (https://github.com/D-X-Y/NATS-Bench)",

@@ -39,7 +39,7 @@ GENERATED_ROWS = 640  # what a warm-up on generated images is a share of
 class CellSettings(Settings):
     """How a cell is turned into numbers."""
 
-    space: str = NASBENCH201  # of the cells, a name of `recnas.space.vision`
+    space: str = NASBENCH201  # of the cells, a vision space
     proxies: tuple[str, ...] = ("sigeo", "naswot", "params")
     channels: int = Field(16, ge=1)
     cells: int = Field(5, ge=1)  # per stage; of DARTS: in all

@@ -39,18 +39,18 @@ from recnas.search.objective import Objectives
 from recnas.search.registry import get_searcher
 from recnas.search.settings import LimitSettings
 from recnas.space.nasbench201 import NAME as NASBENCH201
+from recnas.space.networks import cost, vision_spaces
 from recnas.space.registry import get_space
-from recnas.space.vision import VISION, cost
 
 OBJECTIVE = "valid_accuracy"
-TRAINED_HERE = tuple(name for name in VISION if name != NASBENCH201)
+TRAINED_HERE = tuple(name for name in vision_spaces() if name != NASBENCH201)
 
 
 class VisionSpace(Settings):
     """The space, and the sizes of the networks that are scored and trained."""
 
     name: str
-    network: dict[str, Any] = Field(default_factory=dict)  # such as channels and cells; see recnas.space.vision
+    network: dict[str, Any] = Field(default_factory=dict)  # such as channels and cells; see recnas.space.networks
 
     @field_validator("name")
     @classmethod

@@ -98,7 +98,7 @@ class _NasiSearch:
         return draw_noise(self.state.sizes, np.random.default_rng([self.config.seed, stream, number]))
 
     def _trace(self, choices: list[int], batch: Any) -> float:
-        from recnas.model.cell_supernet import one_hot
+        from recnas.model.supernets.supernet import one_hot
         from recnas.search.nasi_trace import trace
 
         return trace(self.supernet, self.plan.gates(one_hot(self.plan, choices)), batch).item()

@@ -27,14 +27,14 @@ from recnas.jobs.search_table import TRAINED, fingerprint
 from recnas.run import RunDir, write_json
 from recnas.search.oneshot_settings import DartsSettings, NasiSettings
 from recnas.space.nasbench201 import NAME as NASBENCH201
-from recnas.space.nasbench201_cost import count
-from recnas.space.vision import cost
+from recnas.space.nasbench201.skeleton import count
+from recnas.space.networks import cost
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from recnas.data.images import ImageSet
-    from recnas.model.cell_supernet import CellSupernet
+    from recnas.model.supernets.supernet import CellSupernet
 
 WITH_SUPERNETS = ("nasbench201", "darts", "nasbench1shot1-1", "nasbench1shot1-2", "nasbench1shot1-3", "mlp")
 
@@ -105,7 +105,7 @@ class DartsConfig(OneShotConfig):
 
 
 def load_supernet(config: OneShotConfig, images: ImageSet) -> CellSupernet:
-    from recnas.model.cell_supernet import build_supernet
+    from recnas.model.supernets.supernet import build_supernet
 
     return build_supernet(config.space.name, images.classes, images.side, config.seed, **config.space.supernet)
 
@@ -164,14 +164,14 @@ def table_of(config: OneShotConfig) -> Nb201Table | None:
 
 def cost_of(config: OneShotConfig, arch: Any, images: ImageSet, supernet: CellSupernet) -> dict[str, int]:
     """Of the network as its benchmark trains it (NAS-Bench-201), else in the sizes of the supernet."""
-    from recnas.model.cell_supernet_plans import PLANS
+    from recnas.model.supernets.registry import SUPERNETS
 
     name = config.space.name
     if name == NASBENCH201:
         trained = count(arch, TRAINED)
         return {"params": trained.params, "macs": trained.macs}
-    body: Any = getattr(supernet.plan, "body", None)
-    sizes = {} if name == "mlp" else {size: getattr(body, size) for size in PLANS[name].sizes}
+    skeleton: Any = getattr(supernet.plan, "skeleton", None)
+    sizes = {} if name == "mlp" else {size: getattr(skeleton, size) for size in SUPERNETS[name].sizes}
     found = cost(name, arch, images.classes, images.side, **sizes)
     return {"params": found.params, "macs": found.macs}
 

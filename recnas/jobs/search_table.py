@@ -34,12 +34,12 @@ from recnas.search.objective import Objectives
 from recnas.search.registry import get_searcher
 from recnas.search.settings import LimitSettings
 from recnas.space.nasbench201 import Nb201Space
-from recnas.space.nasbench201_arch import Nb201Arch
-from recnas.space.nasbench201_cost import Body, count
-from recnas.space.nasbench201_key import key
+from recnas.space.nasbench201.arch import Nb201Arch
+from recnas.space.nasbench201.key import key
+from recnas.space.nasbench201.skeleton import Nb201Skeleton, count
 
 OBJECTIVE = "valid_accuracy"
-TRAINED = Body().trained()
+TRAINED = Nb201Skeleton().trained()
 
 
 class QuerySettings(Settings):

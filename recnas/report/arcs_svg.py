@@ -1,97 +1,18 @@
-"""Cells of DARTS, NAS-Bench-101 and 1Shot1, MLPs and ResNet-like networks as pictures: boxes in a row, arcs between them.
+"""Cells and small networks of vision spaces as pictures: boxes in a row, arcs between them.
 
-First what is to be drawn (`Row`: boxes and links, and which of them differ), then the drawing. No two arcs
-share a line: each takes the lowest free one, short arcs first. The second input of a DARTS node passes below.
+What is to be drawn is listed by the space (`VisionSpace.rows`). No two arcs share a line: each takes the lowest
+free one, short arcs first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from recnas.report.svg import mark, px, text, wrap
-from recnas.space.darts_arch import AVG_POOL, DIL3, DIL5, MAX_POOL, SEP3, SEP5, SKIP, Cell, DartsArch
-from recnas.space.mlp import MlpArch
-from recnas.space.nasbench1shot1 import OneShotArch
-from recnas.space.nasbench101_arch import CONV1, CONV3, POOL, Nb101Arch
-from recnas.space.resnet_arch import ResnetArch
+from recnas.space.drawing import Box, Link, Row
 
-_NAMES = {
-    MAX_POOL: "max 3×3", AVG_POOL: "avg 3×3", SKIP: "skip", SEP3: "sep 3×3", SEP5: "sep 5×5", DIL3: "dil 3×3", DIL5: "dil 5×5",
-    CONV3: "conv 3×3", CONV1: "conv 1×1", POOL: "max 3×3",
-}  # fmt: skip
-_COLOURS = {MAX_POOL: 2, AVG_POOL: 2, SKIP: 4, SEP3: 0, SEP5: 3, DIL3: 1, DIL5: 5}
 _PITCH, _BOX, _TALL, _ARC, _LEFT, _TITLE = 112.0, 74.0, 30.0, 24.0, 16.0, 26.0
 _WIDEST = 1500.0
-
-
-@dataclass(frozen=True)
-class Box:
-    label: str
-    title: str
-    classes: str = "dense"
-
-
-@dataclass(frozen=True)
-class Link:
-    """From box `start` to box `end`, above (`side` -1) or below (1) the row."""
-
-    start: int
-    end: int
-    label: str = ""
-    colour: int = 0
-    side: int = -1
-
-
-@dataclass(frozen=True)
-class Row:
-    """One cell or network."""
-
-    name: str
-    boxes: tuple[Box, ...]
-    links: tuple[Link, ...]
-
-
-def darts_rows(name: str, arch: DartsArch) -> list[Row]:
-    return [_darts_row(f"{name}: normal cell", arch.normal), _darts_row(f"{name}: reduction cell", arch.reduce)]
-
-
-def _darts_row(name: str, cell: Cell) -> Row:
-    boxes = [Box("k − 2", "the output of the cell before the last", "sparse"), Box("k − 1", "the output of the last cell", "sparse")]
-    links = []
-    for number, node in enumerate(cell, start=2):
-        boxes.append(Box(str(number), f"node {number}: the sum of two operations; part of the output"))
-        for side, (op, source) in zip((-1, 1), node):
-            links.append(Link(source, number, _NAMES[op], _COLOURS[op], side))
-    return Row(name, tuple(boxes), tuple(links))
-
-
-def nb101_rows(name: str, arch: Nb101Arch | OneShotArch) -> list[Row]:
-    cell = arch.cell() if isinstance(arch, OneShotArch) else arch
-    boxes = [Box("in", "the cell's input", "sparse")]
-    boxes += [Box(_NAMES[op], f"vertex {v}: {op}") for v, op in enumerate(cell.ops, start=1)]
-    boxes.append(Box("out", "the cell's output", "sparse"))
-    links = tuple(Link(i, j) for i, j in cell.edges)
-    return [Row(name, tuple(boxes), links)]
-
-
-def mlp_rows(name: str, arch: MlpArch) -> list[Row]:
-    boxes = [Box("in", "the inputs", "sparse")]
-    boxes += [Box(kind.replace("_", " "), f"layer {n}: {arch.width} wide, {kind}") for n, kind in enumerate(arch.activations, start=1)]
-    boxes.append(Box("out", f"layer {arch.layers}: the outputs", "sparse"))
-    links = [Link(i, i + 1) for i in range(len(boxes) - 1)]
-    links += [Link(n - 1, n, "skip", 4, 1) for n, skip in enumerate(arch.skips, start=2) if skip]
-    return [Row(f"{name}: width {arch.width}", tuple(boxes), tuple(links))]
-
-
-def resnet_rows(name: str, arch: ResnetArch) -> list[Row]:
-    boxes = [Box(f"stem {arch.stem}", f"3x3 convolution to {arch.stem} channels", "sparse")]
-    for n, stage in enumerate(arch.stages, start=1):
-        said = f"stage {n}: {stage.blocks} {stage.kind} blocks, {stage.kernel}x{stage.kernel}, {stage.inner} channels inside, {stage.width} out, stride {stage.stride}"
-        short = f"{stage.kernel}×{stage.kernel}" if stage.kind == "residual" else f"1-{stage.kernel}-1"
-        boxes.append(Box(f"{short} {stage.width}", said))
-    boxes.append(Box(f"last {arch.last}", f"1x1 convolution to {arch.last} channels", "sparse"))
-    return [Row(name, tuple(boxes), tuple(Link(i, i + 1) for i in range(len(boxes) - 1)))]
 
 
 def draw_rows(archs: Sequence[list[Row]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recnas.report.svg import mark, px, text, wrap
-from recnas.space.nasbench201_arch import EDGES, NONE, OPS, Nb201Arch, live_edges
+from recnas.space.nasbench201.arch import EDGES, NONE, OPS, Nb201Arch, live_edges
 
 _NAMES = {
     "none": "none",

@@ -5,36 +5,31 @@ An architecture may be named as
     RUN:best        the winner of a search (so far), or the architecture of a training
     RUN:12          candidate 12 of a search
     |...|+|...|     a NAS-Bench-201 cell as papers write it, six digits (341311), or a file that holds either
-    Genotype(...)   a DARTS architecture; `recnas.report.vision_kinds` lists this and further vision spaces
+    Genotype(...)   a DARTS architecture; every vision space of the registry is known
 
-To draw another kind of architecture: add a `Kind` to `KINDS`.
+To draw a space of your own: give it `rows` (see `recnas.space.vision`).
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from recnas.errors import RunError, SpaceError
-from recnas.report import vision_kinds
 from recnas.report.arch_svg import draw_nasrec
+from recnas.report.arcs_svg import draw_rows
 from recnas.report.cell_svg import draw_cells
 from recnas.report.runs import read_run
 from recnas.report.search_info import differences
 from recnas.report.svg import standalone
 from recnas.space.nasbench201 import NAME as NASBENCH201
-from recnas.space.nasbench201 import Nb201Space
-from recnas.space.nasbench201_arch import Nb201Arch
 from recnas.space.nasrec.json import parse_arch, to_dict
-
-_CELL = re.compile(r"\|.*\|")
-_DIGITS = re.compile(r"[0-4]{6}")
+from recnas.space.networks import vision_space, vision_spaces
+from recnas.space.vision import VisionSpace
 
 
 @dataclass(frozen=True)
@@ -48,41 +43,48 @@ class Kind:
     describe: Callable[[Any], dict[str, Any]]
 
 
-def _read_cell(text: str, value: Any) -> Nb201Arch:
-    if isinstance(value, dict):
-        return Nb201Space().from_dict(value)
-    return Nb201Arch.from_digits(text) if _DIGITS.fullmatch(text) else Nb201Arch.from_text(text)
+def _vision_kind(space: VisionSpace[Any]) -> Kind:
+    """A vision space draws as boxes and links, unless it has a picture of its own here."""
+    name, pattern = space.name, space.pattern
+
+    def fits(text: str, value: Any) -> bool:
+        written = pattern is not None and bool(pattern.fullmatch(text))
+        return written or (isinstance(value, dict) and value.get("space") == name)
+
+    def read(text: str, value: Any) -> Any:
+        return space.from_dict(value) if isinstance(value, dict) else space.from_text(text)
+
+    def draw(archs: Sequence[tuple[str, Any]]) -> str:
+        return draw_rows([space.rows(label, arch) for label, arch in archs])
+
+    def describe(arch: Any) -> dict[str, Any]:
+        """With a text under "arch" where there is one, which is what differences are told in."""
+        written = getattr(arch, "text", None)
+        return space.to_dict(arch) | ({} if written is None else {"arch": written})
+
+    return Kind(name, fits, read, draw_cells if name == NASBENCH201 else draw, describe)
 
 
-KINDS = (
-    Kind(
-        NASBENCH201,
-        lambda text, value: (
-            bool(_CELL.fullmatch(text) or _DIGITS.fullmatch(text))
-            or (isinstance(value, dict) and value.get("space") == NASBENCH201)
-        ),
-        _read_cell,
-        draw_cells,
-        lambda cell: Nb201Space().to_dict(cell),
-    ),
-    *(
-        Kind(
-            space,
-            partial(vision_kinds.fits, space),
-            partial(vision_kinds.read, space),
-            partial(vision_kinds.draw, space),
-            partial(vision_kinds.describe, space),
-        )
-        for space in vision_kinds.SPACES
-    ),
-    Kind(
+def kinds() -> Iterator[Kind]:
+    """Every kind that can be drawn; NASRec last, because any JSON object may be meant as one."""
+    for name in vision_spaces():
+        yield _vision_kind(vision_space(name))
+    yield Kind(
         "nasrec",
         lambda text, value: isinstance(value, dict),
         lambda text, value: parse_arch(text),
         draw_nasrec,
         to_dict,
-    ),
-)
+    )
+
+
+def _is_written_out(name: str) -> bool:
+    """Is this an architecture, rather than a file's name?"""
+    text = name.strip()
+    patterns = (vision_space(space).pattern for space in vision_spaces())
+    if not any(pattern is not None and pattern.fullmatch(text) for pattern in patterns):
+        return False
+    return not (text.isdigit() and Path(text).exists())  # a file may be called 341311
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,10 @@ class Drawable:
 
 def find_arch(name: str) -> Drawable:
     """The architecture a user means by `name`; see the module's docstring."""
-    if _CELL.fullmatch(name) or (_DIGITS.fullmatch(name) and not Path(name).exists()):
-        return parse(name, name)
-    if vision_kinds.is_text(name):
-        return parse(name, f"{name[:24]}…" if len(name) > 25 else name)
+    if _is_written_out(name):
+        cell = "|" in name  # short enough to be its own label
+        shown = name if cell or len(name) <= 25 else f"{name[:24]}…"
+        return parse(name, shown)
     if ":" in name and not Path(name).exists():
         return _of_run(name)
     path = Path(name)
@@ -119,7 +121,7 @@ def parse(text: str, label: str) -> Drawable:
     if text.startswith(("{", "[")):
         with suppress(ValueError):  # the reader of the format says where it breaks
             value = json.loads(text)
-    for kind in KINDS:
+    for kind in kinds():
         if kind.fits(text, value):
             return Drawable(label, kind, kind.read(text, value))
     raise SpaceError(

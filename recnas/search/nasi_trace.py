@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from recnas.model.cell_supernet import CellSupernet, Gates
+from recnas.model.supernets.supernet import CellSupernet, Gates
 
 Batch = tuple[Tensor, Tensor]  # images, labels
 

@@ -5,9 +5,9 @@ exist. `Counting` (here, no torch) walks the description with shapes and lists e
 multiply-add; the pass in `recnas.model.blueprint` walks it with tensors. What is counted is therefore what is
 built, before anything is built.
 
-    plan = DartsPlan(arch, DartsBody())
-    count(plan)                     # Cost(params=..., macs=...)
-    Network(plan, seed=0)           # recnas.model.blueprint
+    network = DartsBlueprint(arch, DartsSkeleton())
+    count(network)                     # Cost(params=..., macs=...)
+    Network(network, seed=0)           # recnas.model.blueprint
 
 Multiply-adds are those of one example in convolutions and linear layers; a bias counts as one per output,
 normalisation, pooling and sums as nothing.
@@ -36,6 +36,11 @@ class Parameter:
     shape: Shape
     init: Init
     scale: float = 1.0
+    label: str = ""  # what its random stream is found by; its name by default
+
+    @property
+    def stream(self) -> str:
+        return self.label or self.name
 
 
 @dataclass(frozen=True)
@@ -64,12 +69,24 @@ class Pass(ABC, Generic[T]):
         dilation: int = 1,
         groups: int = 1,
         bias: bool = False,
+        label: str = "",
     ) -> T:
-        """Convolution; without `padding` as much as keeps the side at stride 1."""
+        """Convolution; without `padding` as much as keeps the side at stride 1.
+
+        `label` names the random stream of its initial weights where the name alone would tie them to what
+        else a cell holds.
+        """
 
     @abstractmethod
     def linear(
-        self, name: str, x: T, outputs: int, *, bias: bool = True, std: float | None = None, scale: float = 1.0
+        self,
+        name: str,
+        x: T,
+        outputs: int,
+        *,
+        bias: bool = True,
+        std: float | None = None,
+        scale: float = 1.0,
     ) -> T:
         """`scale x W^T + b`; weights are uniform within 1 / sqrt(fan-in), or normal of deviation `std`."""
 
@@ -79,6 +96,10 @@ class Pass(ABC, Generic[T]):
 
     @abstractmethod
     def activate(self, x: T, kind: str = "relu", slope: float = 0.01) -> T: ...
+
+    def activate_again(self, x: T, active: T) -> T:
+        """Say that one more operation applies a ReLU to `x`; `active` is the result at hand."""
+        return active
 
     @abstractmethod
     def pool(self, x: T, kind: Literal["max", "avg"], size: int, stride: int, padding: int = 0) -> T:
@@ -97,6 +118,10 @@ class Pass(ABC, Generic[T]):
 
     @abstractmethod
     def cat(self, parts: Sequence[T]) -> T: ...
+
+    @abstractmethod
+    def zeros(self, like: T) -> T:
+        """Nothing, in the shape of `like`."""
 
     @abstractmethod
     def mean(self, x: T) -> T:
@@ -165,6 +190,7 @@ class Counting(Pass[Shape]):
         dilation: int = 1,
         groups: int = 1,
         bias: bool = False,
+        label: str = "",
     ) -> Shape:
         inputs, height, width = x
         pad = same_padding(size, dilation) if padding is None else padding
@@ -172,28 +198,44 @@ class Counting(Pass[Shape]):
         sides = ((height + 2 * pad - reach) // stride + 1, (width + 2 * pad - reach) // stride + 1)
         if min(sides) < 1:
             raise ConfigError(
-                f"{name} reads {height}x{width} pixels and leaves none.", "Use larger images or fewer halvings."
+                f"{name} reads {height}x{width} pixels and leaves none.",
+                "Use larger images or fewer halvings.",
             )
         fan_in = inputs // groups * size * size
-        self._weight(name, (outputs, inputs // groups, size, size), fan_in, bias, prod(sides))
+        self._weight(name, (outputs, inputs // groups, size, size), fan_in, bias, prod(sides), label=label)
         return (outputs, *sides)
 
     def linear(
-        self, name: str, x: Shape, outputs: int, *, bias: bool = True, std: float | None = None, scale: float = 1.0
+        self,
+        name: str,
+        x: Shape,
+        outputs: int,
+        *,
+        bias: bool = True,
+        std: float | None = None,
+        scale: float = 1.0,
     ) -> Shape:
         (inputs,) = x
         self._weight(name, (outputs, inputs), inputs, bias, 1, std)
         return (outputs,)
 
     def _weight(
-        self, name: str, shape: Shape, fan_in: int, bias: bool, places: int, std: float | None = None
+        self,
+        name: str,
+        shape: Shape,
+        fan_in: int,
+        bias: bool,
+        places: int,
+        std: float | None = None,
+        label: str = "",
     ) -> None:
         init: Init = "uniform" if std is None else "normal"
         scale = fan_in**-0.5 if std is None else std
-        self.parameters.append(Parameter(f"{name}.weight", shape, init, scale))
+        label = label or name
+        self.parameters.append(Parameter(f"{name}.weight", shape, init, scale, f"{label}.weight"))
         self.macs += prod(shape) * places
         if bias:
-            self.parameters.append(Parameter(f"{name}.bias", shape[:1], init, scale))
+            self.parameters.append(Parameter(f"{name}.bias", shape[:1], init, scale, f"{label}.bias"))
             self.macs += shape[0] * places
 
     def norm(self, name: str, x: Shape, affine: bool = True) -> Shape:
@@ -228,6 +270,9 @@ class Counting(Pass[Shape]):
         assert len({part[1:] for part in parts}) == 1, f"different sides cannot be joined: {parts}"
         return (sum(part[0] for part in parts), *parts[0][1:])
 
+    def zeros(self, like: Shape) -> Shape:
+        return like
+
     def mean(self, x: Shape) -> Shape:
         return x[:1]
 
@@ -254,6 +299,8 @@ def count(plan: Blueprint, auxiliary: bool = False) -> Cost:
 
 def check_at_least(what: str, **values: tuple[int, int]) -> None:
     """Refuse settings below their least value, all at once; `values` are (given, least)."""
-    faults = [f"{name} is {given}, less than {least}" for name, (given, least) in values.items() if given < least]
+    faults = [
+        f"{name} is {given}, less than {least}" for name, (given, least) in values.items() if given < least
+    ]
     if faults:
         raise ConfigError(f"{what} cannot be built: {'; '.join(faults)}.", "Use larger values.")

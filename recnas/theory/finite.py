@@ -1,6 +1,6 @@
 """The kernel of a network of finite width at its present weights: what the limit is compared with.
 
-    network = Network(MlpPlan(arch, MlpBody((d,), 1, "ntk")), seed)
+    network = Network(MlpBlueprint(arch, MlpSkeleton((d,), 1, "ntk")), seed)
     empirical_ntk(network, x)                      # float64 [N, N]
 """
 

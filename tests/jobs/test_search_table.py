@@ -20,10 +20,10 @@ from recnas.jobs.search_kinds import load_search
 from recnas.jobs.search_table import search_table
 from recnas.resources import resource_dir
 from recnas.space.nasbench201 import Nb201Space
-from recnas.space.nasbench201_cost import count
-from recnas.space.nasbench201_key import key
+from recnas.space.nasbench201.key import key
+from recnas.space.nasbench201.skeleton import count
+from recnas.space.networks import cost
 from recnas.space.registry import get_space
-from recnas.space.vision import cost
 
 NEEDS_SCORES = ("hnas", "eigen-nas", "naswot", "te-nas")
 METHODS = (*NEEDS_SCORES, "rea", "random", "reinforce", "bohb")

@@ -38,7 +38,7 @@ from recnas.jobs.cell_scores import (
 from recnas.search.objective import Objectives
 from recnas.search.registry import get_searcher
 from recnas.space.nasbench201 import Nb201Space
-from recnas.space.nasbench201_key import key
+from recnas.space.nasbench201.key import key
 
 HERE = Path(__file__).parent
 SHARED = Path(os.environ.get("RECNAS_SHARED", HERE.parents[1].parent / "shared")) / "data"

@@ -27,11 +27,11 @@ from recnas.bench.scores import ScoreTable
 from recnas.jobs.search_kinds import load_search
 from recnas.jobs.search_nasi import search_nasi
 from recnas.jobs.search_oneshot import NasiConfig
-from recnas.model.cell_supernet_plans import PLANS
+from recnas.model.supernets.registry import SUPERNETS
 from recnas.progress import Progress
 from recnas.search.nasi import Nasi, slope
 from recnas.search.oneshot_settings import NasiSettings
-from recnas.space.nasbench201_key import key
+from recnas.space.nasbench201.key import key
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -114,7 +114,7 @@ def run(kind: Runs, seed: int, folder: Path) -> list[dict[str, Any]]:
 
 def chosen(events: list[dict[str, Any]], settings: NasiSettings) -> Any:
     """What the steps of a ledger amount to under other settings."""
-    plan = PLANS["nasbench201"].make(10, 32)
+    plan = SUPERNETS["nasbench201"].make(10, 32)
     state = Nasi(settings, [decision.size for decision in plan.decisions])
     state.random = [event["trace"] for event in events if event["event"] == "random"]
     for event in events:
@@ -135,7 +135,7 @@ def test_what_the_expectation_itself_chooses(write_down):
     table, scores = Nb201Table.read(TABLE), ScoreTable.read(SCORES, key)
     rows = scores.rows_of([key(arch) for arch in table.archs])
     accuracy = np.stack([table.accuracy(data, "test", 200) for data in DATASETS], axis=1)
-    plan = PLANS["nasbench201"].make(10, 32)
+    plan = SUPERNETS["nasbench201"].make(10, 32)
     options = np.array([plan.choices(arch) for arch in table.archs])
     at = {tuple(choices): cell for cell, choices in enumerate(options.tolist())}
     lines = [

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from recnas.space.blueprint import count
-from recnas.space.nasbench101_arch import Nb101Arch, key, official_hash
-from recnas.space.nasbench101_body import Nb101Body, Nb101Plan
+from recnas.space.nasbench101.arch import Nb101Arch, key, official_hash
+from recnas.space.nasbench101.skeleton import Nb101Blueprint, Nb101Skeleton
 
 ROOT = Path(__file__).parents[2]
 TABLE = Path(os.environ.get("RECNAS_SHARED", ROOT.parent / "shared")) / "data/nb101_sample.parquet"
@@ -37,15 +37,15 @@ def writings(cell: Nb101Arch):
 @pytest.mark.skipif(not TABLE.exists(), reason=f"needs {TABLE}")
 def test_published_names_and_parameter_counts():
     rows = pq.read_table(TABLE, columns=["hash", "adjacency", "ops", "params"]).to_pylist()
-    body, keys, as_written = Nb101Body(), set(), 0
+    body, keys, as_written = Nb101Skeleton(), set(), 0
     for row in rows:
         cell = Nb101Arch.from_text(f"{row['adjacency']}/{row['ops']}")
         assert official_hash(cell) == row["hash"]
         keys.add(key(cell))
-        if count(Nb101Plan(cell, body)).params == row["params"]:
+        if count(Nb101Blueprint(cell, body)).params == row["params"]:
             as_written += 1
         else:
-            assert row["params"] in {count(Nb101Plan(other, body)).params for other in writings(cell)}, row
+            assert row["params"] in {count(Nb101Blueprint(other, body)).params for other in writings(cell)}, row
     assert len(keys) == len(rows)
     print(f"{as_written:,} of {len(rows):,} counts as written, the others under another writing of the cell")
     assert as_written > 0.95 * len(rows)

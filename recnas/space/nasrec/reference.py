@@ -57,8 +57,14 @@ def from_reference(data: Any) -> NasrecArch:
         need_keys(f"block {b} (macro[{b - 1}])", wiring, _MACRO_FIELDS)
         active = _active_operators(b, genes["active_nodes"], _NODES[space])
         found: dict[str, tuple[str, Any]] = {
-            "dense_ops": ("active_nodes (dense part)", [op for op in active if OPERATORS[op].stream == DENSE]),
-            "sparse_ops": ("active_nodes (sparse part)", [op for op in active if OPERATORS[op].stream == SPARSE]),
+            "dense_ops": (
+                "active_nodes (dense part)",
+                [op for op in active if OPERATORS[op].stream == DENSE],
+            ),
+            "sparse_ops": (
+                "active_nodes (sparse part)",
+                [op for op in active if OPERATORS[op].stream == SPARSE],
+            ),
         }
         found |= {ours: (theirs, genes[theirs]) for theirs, ours in _MICRO_FIELDS.items()}
         found |= {ours: (theirs, wiring[theirs]) for theirs, ours in _MACRO_FIELDS.items()}

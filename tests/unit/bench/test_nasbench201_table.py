@@ -22,9 +22,9 @@ from recnas.bench.nasbench201 import (
 )
 from recnas.errors import DataError
 from recnas.space.nasbench201 import Nb201Space
-from recnas.space.nasbench201_arch import Nb201Arch
-from recnas.space.nasbench201_cost import count
-from recnas.space.nasbench201_key import key, published_class
+from recnas.space.nasbench201.arch import Nb201Arch
+from recnas.space.nasbench201.key import key, published_class
+from recnas.space.nasbench201.skeleton import count
 
 ARCHS = [Nb201Arch.from_digits(digits) for digits in ("341311", "300010", "030001", "000000", "333333")]
 

@@ -16,11 +16,17 @@ from recnas.data.images import generated_images
 from recnas.errors import DataError
 from recnas.jobs.cells import CellSettings, score_cells
 from recnas.jobs.warm_cells import WarmCells, warm, warm_rows
-from recnas.model.nasbench201 import Body, Nb201Network
+from recnas.model.blueprint import Network
 from recnas.space.nasbench201 import Nb201Space
-from recnas.space.nasbench201_arch import Nb201Arch
+from recnas.space.nasbench201.arch import Nb201Arch
+from recnas.space.nasbench201.skeleton import Nb201Blueprint, Nb201Skeleton
 
-BODY = Body(channels=2, cells=1, image=8)
+
+def nb201_network(arch: Nb201Arch, skeleton: Nb201Skeleton | None = None, seed: int = 0) -> Network:
+    return Network(Nb201Blueprint.of(arch, skeleton), seed)
+
+
+BODY = Nb201Skeleton(channels=2, cells=1, image=8)
 CONV = Nb201Arch.from_digits("333333")
 SETTINGS = CellSettings(proxies=("sigeo", "zico"), channels=2, cells=1, batches=2, batch_size=8)
 
@@ -28,7 +34,7 @@ SETTINGS = CellSettings(proxies=("sigeo", "zico"), channels=2, cells=1, batches=
 def test_it_is_plain_descent_on_the_first_rows_of_a_fixed_order():
     images = generated_images(rows=40, side=8)
     settings = WarmCells(share=0.5, batch_size=8, lr=0.05, momentum=0.0, weight_decay=0.0, clip=1e9)
-    network, other = Nb201Network(CONV, BODY, 3), Nb201Network(CONV, BODY, 3)
+    network, other = nb201_network(CONV, BODY, 3), nb201_network(CONV, BODY, 3)
     losses = warm(network, images, settings, seed=1)
     rows = warm_rows(40, settings, 1)
     assert len(rows) == len(set(rows.tolist())) == 20
@@ -50,14 +56,14 @@ def test_it_is_plain_descent_on_the_first_rows_of_a_fixed_order():
 
 def test_training_lowers_the_loss():
     images = generated_images(rows=400, side=8)
-    losses = warm(Nb201Network(CONV, BODY, 0), images, WarmCells(share=1.0, epochs=4, batch_size=20), seed=0)
+    losses = warm(nb201_network(CONV, BODY, 0), images, WarmCells(share=1.0, epochs=4, batch_size=20), seed=0)
     assert len(losses) == 80
     assert np.mean(losses[-10:]) < 0.8 * np.mean(losses[:10])
 
 
 def test_no_share_changes_nothing_and_too_small_a_share_is_refused():
     images = generated_images(rows=40, side=8)
-    network, other = Nb201Network(CONV, BODY), Nb201Network(CONV, BODY)
+    network, other = nb201_network(CONV, BODY), nb201_network(CONV, BODY)
     assert warm(network, images, WarmCells(), 0) == []
     assert all(torch.equal(leaf, other.params[name]) for name, leaf in network.params.items())
     with pytest.raises(DataError, match="fewer than a batch"):

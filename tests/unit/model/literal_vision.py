@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from recnas.space.darts_arch import DartsArch, canonical
-from recnas.space.darts_body import DartsBody
-from recnas.space.nasbench101_arch import Nb101Arch
-from recnas.space.resnet_arch import ResnetArch
+from recnas.space.darts.arch import DartsArch, canonical
+from recnas.space.darts.skeleton import DartsSkeleton
+from recnas.space.nasbench101.arch import Nb101Arch
+from recnas.space.resnet.arch import ResnetArch
 
 
 def norm(width: int, affine: bool = True) -> nn.BatchNorm2d:
@@ -63,7 +63,7 @@ class NormedPool(nn.Module):
         return self.norm(self.pool(x))
 
 
-def darts_op(op: str, width: int, stride: int, body: DartsBody) -> nn.Module:
+def darts_op(op: str, width: int, stride: int, body: DartsSkeleton) -> nn.Module:
     if op == "skip_connect":
         return nn.Identity() if stride == 1 else Halved(width, width, body.affine)
     if op == "max_pool_3x3":
@@ -84,7 +84,9 @@ class DartsCell(nn.Module):
     def __init__(self, cell, before: int, last: int, width: int, reduces: bool, reduced: bool, body) -> None:
         super().__init__()
         self.cell = cell
-        self.pre0 = Halved(before, width, body.affine) if reduced else ReluConvNorm(before, width, body.affine)
+        self.pre0 = (
+            Halved(before, width, body.affine) if reduced else ReluConvNorm(before, width, body.affine)
+        )
         self.pre1 = ReluConvNorm(last, width, body.affine)
         for number, node in enumerate(cell, start=2):
             ops = [darts_op(op, width, 2 if reduces and source < 2 else 1, body) for op, source in node]
@@ -99,7 +101,7 @@ class DartsCell(nn.Module):
 
 
 class LiteralDarts(nn.Module):
-    def __init__(self, arch: DartsArch, body: DartsBody) -> None:
+    def __init__(self, arch: DartsArch, body: DartsSkeleton) -> None:
         super().__init__()
         arch = canonical(arch)
         c = body.channels
@@ -116,7 +118,9 @@ class LiteralDarts(nn.Module):
             self.stem1 = nn.ModuleDict({"conv": nn.Conv2d(c, c, 3, 2, 1, bias=False), "norm": norm(c)})
             before, last = c, c
         else:
-            self.stem = nn.ModuleDict({"conv": nn.Conv2d(3, 3 * c, 3, padding=1, bias=False), "norm": norm(3 * c)})
+            self.stem = nn.ModuleDict(
+                {"conv": nn.Conv2d(3, 3 * c, 3, padding=1, bias=False), "norm": norm(3 * c)}
+            )
             before = last = 3 * c
         self.cells = nn.ModuleList()
         reduced = self.imagenet
@@ -224,7 +228,11 @@ class LiteralBlock(nn.Module):
         if stage.kind == "residual":
             parts = [ConvNorm(inputs, mid, k, stride), ConvNorm(mid, out, k, relu=False)]
         else:
-            parts = [ConvNorm(inputs, mid, 1), ConvNorm(mid, mid, k, stride), ConvNorm(mid, out, 1, relu=False)]
+            parts = [
+                ConvNorm(inputs, mid, 1),
+                ConvNorm(mid, mid, k, stride),
+                ConvNorm(mid, out, 1, relu=False),
+            ]
         for place, part in enumerate(parts):
             self.add_module(str(place), part)
         self.count = len(parts)

@@ -11,15 +11,20 @@ from torch import Tensor
 
 from recnas.errors import ConfigError
 from recnas.model.blueprint import Network
-from recnas.model.cell_supernet import CellSupernet, build_supernet, one_hot
-from recnas.model.nasbench201 import Nb201Network
-from recnas.space.darts_arch import canonical
-from recnas.space.darts_body import DartsPlan
-from recnas.space.mlp_body import MlpPlan
-from recnas.space.nasbench101_arch import live_vertices
-from recnas.space.nasbench101_body import Nb101Plan
-from recnas.space.nasbench201_arch import Nb201Arch
+from recnas.model.supernets.supernet import CellSupernet, build_supernet, one_hot
+from recnas.space.darts.arch import canonical
+from recnas.space.darts.skeleton import DartsBlueprint
+from recnas.space.mlp.skeleton import MlpBlueprint
+from recnas.space.nasbench101.arch import live_vertices
+from recnas.space.nasbench101.skeleton import Nb101Blueprint
+from recnas.space.nasbench201.arch import Nb201Arch
+from recnas.space.nasbench201.skeleton import Nb201Blueprint, Nb201Skeleton, parameters_of_edge
 from recnas.space.registry import get_space
+
+
+def nb201_network(arch: Nb201Arch, skeleton: Nb201Skeleton | None = None, seed: int = 0) -> Network:
+    return Network(Nb201Blueprint.of(arch, skeleton), seed)
+
 
 SIZES: dict[str, dict[str, int]] = {
     "nasbench201": {"channels": 2, "cells": 2},
@@ -62,12 +67,12 @@ def with_weights(network, names: Mapping[str, str], supernet: CellSupernet) -> T
 @pytest.mark.parametrize("digits", ["341311", "333333", "012341", "402310", "300001", "000000", "130204"])
 def test_nasbench201(digits):
     supernet, arch = small("nasbench201"), Nb201Arch.from_digits(digits)
-    network = Nb201Network(arch, supernet.plan.body).double()
+    network = nb201_network(arch, supernet.plan.skeleton).double()
     names = {}
     for stage in range(3):
         for cell in range(2):
             for edge, op in enumerate(arch.ops):
-                if (found := network.name_of(stage, cell, edge)) is not None:
+                if (found := parameters_of_edge(arch, stage, cell, edge)) is not None:
                     names[found] = f"stages.{stage}.{cell}.edge{edge}.{op}"
     expected = with_weights(network, names, supernet)
     torch.testing.assert_close(run(supernet, supernet.plan.choices(arch)), expected)
@@ -77,10 +82,10 @@ def test_nasbench201(digits):
 def test_darts(seed):
     supernet = small("darts")
     arch = canonical(space_of("darts").sample(np.random.default_rng(seed)))
-    network = Network(DartsPlan(arch, supernet.plan.body)).double()
+    network = Network(DartsBlueprint(arch, supernet.plan.skeleton)).double()
     names = {}
     for number in range(3):
-        cell = arch.reduce if number in supernet.plan.body.reductions else arch.normal
+        cell = arch.reduce if number in supernet.plan.skeleton.reductions else arch.normal
         for node, edges in enumerate(cell, start=2):
             for place, (op, source) in enumerate(edges):
                 names[f"cells.{number}.node{node}.{place}"] = f"cells.{number}.edge{source}-{node}.{op}"
@@ -98,9 +103,12 @@ def test_nasbench1shot1(number):
         if 0 in arch.parents[-1]:
             continue  # NAS-Bench-101 divides the channels otherwise
         compared += 1
-        network = Network(Nb101Plan(arch.cell(), supernet.plan.body)).double()
+        network = Network(Nb101Blueprint(arch.cell(), supernet.plan.skeleton)).double()
         n = len(arch.parents) + 1
-        whole = type(arch.cell())(tuple(tuple(int(j > 0 and i in arch.parents[j - 1]) for j in range(n)) for i in range(n)), arch.ops)
+        whole = type(arch.cell())(
+            tuple(tuple(int(j > 0 and i in arch.parents[j - 1]) for j in range(n)) for i in range(n)),
+            arch.ops,
+        )
         names = {}
         for new, old in enumerate(live_vertices(whole)[1:-1], start=1):
             place = supernet.plan.choices(arch)[[d.name for d in supernet.plan.decisions].index(f"op{old}")]
@@ -117,8 +125,10 @@ def test_nasbench1shot1(number):
 def test_mlp(seed):
     supernet = small("mlp")
     arch = space_of("mlp").sample(np.random.default_rng(seed))
-    network = Network(MlpPlan(arch, supernet.plan.body)).double()
-    torch.testing.assert_close(run(supernet, supernet.plan.choices(arch)), with_weights(network, {}, supernet))
+    network = Network(MlpBlueprint(arch, supernet.plan.skeleton)).double()
+    torch.testing.assert_close(
+        run(supernet, supernet.plan.choices(arch)), with_weights(network, {}, supernet)
+    )
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -135,7 +145,9 @@ def test_choices_name_architectures_and_back(name):
 def test_a_mixture_is_what_it_says_for_the_last_decision(name):
     """Of a mixture in one decision, the derivative by a share is that of the whole sum: nothing needed was skipped."""
     supernet, rng = small(name), np.random.default_rng(0)
-    if name.startswith("nasbench1shot1"):  # max pooling of zeros has no derivative, so no pooling after the cell
+    if name.startswith(
+        "nasbench1shot1"
+    ):  # max pooling of zeros has no derivative, so no pooling after the cell
         supernet = build_supernet(name, 3, 8, seed=1, channels=6, cells=1, stacks=1).double()
     choices = [int(rng.integers(decision.size)) for decision in supernet.plan.decisions]
     picks = one_hot(supernet.plan, choices, torch.float64)
@@ -149,7 +161,9 @@ def test_a_mixture_is_what_it_says_for_the_last_decision(name):
         for sign in (1, -1):
             moved = {n: p.detach().clone() for n, p in picks.items()}
             moved[decision.name][place] += sign * step
-            values.append(supernet(supernet.params, supernet.plan.gates(moved), images()).square().sum().item())
+            values.append(
+                supernet(supernet.params, supernet.plan.gates(moved), images()).square().sum().item()
+            )
         assert found[place].item() == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-4, abs=1e-5)
 
 

@@ -9,16 +9,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from recnas.model.nasbench201 import Nb201Network
+from recnas.model.blueprint import Network
 from recnas.model.taps import ConvUse, LinearUse, Tape, listen, without_norms
 from recnas.proxies.engine import score
 from recnas.proxies.network import ScoringBatch
 from recnas.proxies.sigeo import SiGeo, ZiCo
-from recnas.space.nasbench201_arch import EDGES, Nb201Arch, live_edges
-from recnas.space.nasbench201_cost import Body, count
-from recnas.space.nasbench201_key import key
+from recnas.space.nasbench201.arch import EDGES, Nb201Arch, live_edges
+from recnas.space.nasbench201.key import key
+from recnas.space.nasbench201.skeleton import Nb201Blueprint, Nb201Skeleton, count, parameters_of_edge
 
-SMALL = Body(channels=4, cells=2, classes=5, image=8)
+
+def nb201_network(arch: Nb201Arch, skeleton: Nb201Skeleton | None = None, seed: int = 0) -> Network:
+    return Network(Nb201Blueprint.of(arch, skeleton), seed)
+
+
+SMALL = Nb201Skeleton(channels=4, cells=2, classes=5, image=8)
 ARCHS = ["333333", "341311", "222222", "132013", "334131", "433444", "301011", "330011", "230011", "111111"]
 DEAD = ["000000", "430000", "003033", "000001"]
 
@@ -40,7 +45,7 @@ class ReluConvNorm(nn.Module):
 class LiteralCell(nn.Module):
     """All six edges, dead or not."""
 
-    def __init__(self, arch: Nb201Arch, width: int, body: Body) -> None:
+    def __init__(self, arch: Nb201Arch, width: int, body: Nb201Skeleton) -> None:
         super().__init__()
         make = {
             "none": lambda: None,
@@ -71,8 +76,9 @@ class LiteralReduction(nn.Module):
 
 
 class Literal(nn.Module):
-    def __init__(self, arch: Nb201Arch, body: Body) -> None:
+    def __init__(self, arch: Nb201Arch, body: Nb201Skeleton) -> None:
         super().__init__()
+        self.arch = arch
         c = body.channels
         self.stem = nn.ModuleDict(
             {
@@ -101,14 +107,14 @@ class Literal(nn.Module):
         return self.head["linear"](F.adaptive_avg_pool2d(x, 1).flatten(1))
 
     @torch.no_grad()
-    def copy_from(self, network: Nb201Network) -> Literal:
+    def copy_from(self, network: Network) -> Literal:
         """Weights of live edges; dead ones keep their own, which must not matter."""
         theirs = dict(network.params)
         state = self.state_dict()
         for name in list(state):
             if ".edges." in name:
                 _, stage, number, _, edge, *rest = name.split(".")
-                place = network.name_of(int(stage), int(number), int(edge))
+                place = parameters_of_edge(self.arch, int(stage), int(number), int(edge))
                 if place is not None:
                     state[name].copy_(theirs.pop(".".join([place, *rest])))
             else:
@@ -117,7 +123,9 @@ class Literal(nn.Module):
         return self
 
 
-def images(batch: int = 6, body: Body = SMALL, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+def images(
+    batch: int = 6, body: Nb201Skeleton = SMALL, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> Tensor:
     return torch.randn(
         batch, 3, body.image, body.image, generator=torch.Generator().manual_seed(seed), dtype=dtype
     )
@@ -125,8 +133,8 @@ def images(batch: int = 6, body: Body = SMALL, seed: int = 0, dtype: torch.dtype
 
 @pytest.mark.parametrize("body", [SMALL, SMALL.trained()], ids=["scored", "trained"])
 @pytest.mark.parametrize("digits", ARCHS + DEAD)
-def test_equals_the_literal_network(digits: str, body: Body) -> None:
-    network = Nb201Network(cell(digits), body, seed=3).double()
+def test_equals_the_literal_network(digits: str, body: Nb201Skeleton) -> None:
+    network = nb201_network(cell(digits), body, seed=3).double()
     literal = Literal(cell(digits), body).double().copy_from(network)
     x = images()
     ours, theirs = network(network.params, (x,)), literal(x)
@@ -140,17 +148,19 @@ def test_equals_the_literal_network(digits: str, body: Body) -> None:
 
 @pytest.mark.parametrize("digits", DEAD)
 def test_a_cell_without_a_path_gives_constant_logits(digits: str) -> None:
-    network = Nb201Network(cell(digits), SMALL)
+    network = nb201_network(cell(digits), SMALL)
     logits = network(network.params, (images(dtype=torch.float32),))
     torch.testing.assert_close(logits, network.params["head.linear.bias"].expand(6, -1))
     batches = [ScoringBatch((images(seed=s, dtype=torch.float32),), torch.arange(6) % 5) for s in range(2)]
     assert all(s.value == s.value for s in score(network, batches, [SiGeo(), ZiCo()]).values())
 
 
-@pytest.mark.parametrize("body", [SMALL, SMALL.trained(), Body(classes=120, image=16)], ids=["a", "b", "c"])
+@pytest.mark.parametrize(
+    "body", [SMALL, SMALL.trained(), Nb201Skeleton(classes=120, image=16)], ids=["a", "b", "c"]
+)
 @pytest.mark.parametrize("digits", ARCHS + DEAD)
-def test_counted_parameters_are_the_built_ones(digits: str, body: Body) -> None:
-    network = Nb201Network(cell(digits), body)
+def test_counted_parameters_are_the_built_ones(digits: str, body: Nb201Skeleton) -> None:
+    network = nb201_network(cell(digits), body)
     cost = count(cell(digits), body)
     assert sum(p.numel() for p in network.parameters()) == cost.params
     tape = Tape()
@@ -165,7 +175,7 @@ def test_counted_parameters_are_the_built_ones(digits: str, body: Body) -> None:
 
 @pytest.mark.parametrize("digits", [*ARCHS, "000000"])
 def test_taps_report_every_layer_once(digits: str) -> None:
-    network, tape = Nb201Network(cell(digits), SMALL), Tape()
+    network, tape = nb201_network(cell(digits), SMALL), Tape()
     x = images(dtype=torch.float32)
     with listen(tape):
         heard = network(network.params, (x,))
@@ -193,7 +203,7 @@ def test_taps_report_every_layer_once(digits: str) -> None:
 
 
 def test_normalisations_can_be_left_out() -> None:
-    network, tape = Nb201Network(cell("341311"), SMALL), Tape()
+    network, tape = nb201_network(cell("341311"), SMALL), Tape()
     x = images(dtype=torch.float32)
     with without_norms(), listen(tape):
         bare = network(network.params, (x,))
@@ -207,7 +217,7 @@ def test_normalisations_can_be_left_out() -> None:
 
 
 def test_running_leaves_no_trace() -> None:
-    network = Nb201Network(cell("334131"), SMALL)
+    network = nb201_network(cell("334131"), SMALL)
     before = {name: leaf.detach().clone() for name, leaf in network.params.items()}
     state = torch.get_rng_state()
     x = images(dtype=torch.float32)
@@ -221,7 +231,7 @@ def test_running_leaves_no_trace() -> None:
 
 def test_other_parameters_may_be_given() -> None:
     arch = cell("334131")
-    one, two = Nb201Network(arch, SMALL, seed=1), Nb201Network(arch, SMALL, seed=2)
+    one, two = nb201_network(arch, SMALL, seed=1), nb201_network(arch, SMALL, seed=2)
     x = images(dtype=torch.float32)
     assert torch.equal(one(two.params, (x,)), two(two.params, (x,)))
     assert not torch.equal(one(one.params, (x,)), two(two.params, (x,)))
@@ -235,22 +245,22 @@ def test_the_same_key_is_the_same_network() -> None:
         ("230011", "320011"),
     ]:
         assert key(cell(one)) == key(cell(other))
-        a, b = Nb201Network(cell(one), SMALL, seed=5), Nb201Network(cell(other), SMALL, seed=5)
+        a, b = nb201_network(cell(one), SMALL, seed=5), nb201_network(cell(other), SMALL, seed=5)
         assert list(a.params) == list(b.params)
         x = images(dtype=torch.float32)
         assert torch.equal(a(a.params, (x,)), b(b.params, (x,)))
 
 
 def test_initial_weights_do_not_depend_on_other_operations() -> None:
-    alone, beside = Nb201Network(cell("000300"), SMALL, seed=7), Nb201Network(cell("204301"), SMALL, seed=7)
+    alone, beside = nb201_network(cell("000300"), SMALL, seed=7), nb201_network(cell("204301"), SMALL, seed=7)
     for stage in range(3):
-        names = [network.name_of(stage, 1, 3) for network in (alone, beside)]
+        names = [parameters_of_edge(cell(digits), stage, 1, 3) for digits in ("000300", "204301")]
         assert torch.equal(alone.params[f"{names[0]}.conv.weight"], beside.params[f"{names[1]}.conv.weight"])
     assert torch.equal(alone.params["head.linear.weight"], beside.params["head.linear.weight"])
 
 
 def test_initial_weights_follow_torch_s_default() -> None:
-    network = Nb201Network(cell("333333"), Body(), seed=0)
+    network = nb201_network(cell("333333"), Nb201Skeleton(), seed=0)
     for name, leaf in network.params.items():
         if leaf.dim() > 1 and leaf.numel() > 4000:
             bound = leaf[0].numel() ** -0.5
@@ -260,5 +270,5 @@ def test_initial_weights_follow_torch_s_default() -> None:
     assert len({tuple(weight.tolist()) for weight in weights}) == len(weights), (
         "no two parameters share a stream"
     )
-    again = Nb201Network(cell("333333"), Body(), seed=0)
+    again = nb201_network(cell("333333"), Nb201Skeleton(), seed=0)
     assert all(torch.equal(leaf, again.params[name]) for name, leaf in network.params.items())

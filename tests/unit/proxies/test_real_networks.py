@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from recnas.model.blueprint import Network
 from recnas.model.kernels import plain_kernels
-from recnas.model.nasbench201 import Nb201Network
 from recnas.model.nasrec.scorable import ScoredNasrec
 from recnas.model.nasrec.supernet import Supernet
 from recnas.proxies.base import Stats
@@ -15,12 +15,17 @@ from recnas.proxies.engine import score
 from recnas.proxies.gram import LogitGram
 from recnas.proxies.network import ScoringBatch
 from recnas.proxies.registry import get_proxies, proxy_names
-from recnas.space.nasbench201_arch import Nb201Arch
-from recnas.space.nasbench201_cost import Body
+from recnas.space.nasbench201.arch import Nb201Arch
+from recnas.space.nasbench201.skeleton import Nb201Blueprint, Nb201Skeleton
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.layers import NetShape
 from recnas.testing.proxy_suite import ScoredNetworkConformance
 from tests.unit.proxies.networks import row_by_row
+
+
+def nb201_network(arch: Nb201Arch, skeleton: Nb201Skeleton | None = None, seed: int = 0) -> Network:
+    return Network(Nb201Blueprint.of(arch, skeleton), seed)
+
 
 SHAPE = NetShape(n_dense=4, n_sparse=5, width=16)
 NUMBERS = (11, 4711, 10427, 15624)
@@ -41,8 +46,8 @@ def click_batches(dtype: torch.dtype, count: int = 3, m: int = 6) -> list[Scorin
     return [ScoringBatch((draw(m, 4), draw(m, 5, 16)), torch.arange(m).to(dtype) % 2) for _ in range(count)]
 
 
-def cell(number: int, dtype: torch.dtype = torch.float64) -> Nb201Network:
-    return Nb201Network(Nb201Arch.from_number(number), Body(channels=2, cells=1)).to(dtype)
+def cell(number: int, dtype: torch.dtype = torch.float64) -> Network:
+    return nb201_network(Nb201Arch.from_number(number), Nb201Skeleton(channels=2, cells=1)).to(dtype)
 
 
 def images(dtype: torch.dtype, count: int = 2, m: int = 6) -> list[ScoringBatch]:

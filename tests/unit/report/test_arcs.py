@@ -11,9 +11,10 @@ import pytest
 
 from recnas.cli.main import main
 from recnas.errors import SpaceError
-from recnas.report.arcs_svg import Link, darts_rows, rises_of
+from recnas.report.arcs_svg import rises_of
 from recnas.report.draw import describe_differences, draw, find_arch, parse
 from recnas.space.darts import DARTS_V2, DartsSpace
+from recnas.space.drawing import Link
 from recnas.space.registry import get_space
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -25,7 +26,7 @@ def titles(text: str) -> list[str]:
 
 
 def test_rows_of_a_genotype_by_hand():
-    normal, reduce = darts_rows("x", find_arch(DARTS_V2).arch)
+    normal, reduce = DartsSpace().rows("x", find_arch(DARTS_V2).arch)
     assert (normal.name, reduce.name) == ("x: normal cell", "x: reduction cell")
     assert [box.label for box in normal.boxes] == ["k − 2", "k − 1", "2", "3", "4", "5"]
     assert normal.links[0] == Link(0, 2, "sep 3×3", 0, -1)
@@ -36,7 +37,7 @@ def test_rows_of_a_genotype_by_hand():
 def test_no_two_arcs_share_a_line():
     space, rng = DartsSpace(), np.random.default_rng(0)
     for _ in range(50):
-        for row in darts_rows("x", space.sample(rng)):
+        for row in DartsSpace().rows("x", space.sample(rng)):
             rises = rises_of(row.links)
             assert len(rises) == 8
             arcs = list(rises.items())

@@ -10,7 +10,7 @@ import numpy as np
 
 from recnas.search.objective import Objectives
 from recnas.space.nasbench201 import Nb201Space
-from recnas.space.nasbench201_arch import Nb201Arch
+from recnas.space.nasbench201.arch import Nb201Arch
 from recnas.testing.searcher_suite import LOSS, SearcherConformance
 
 TARGETS = (Nb201Arch.from_digits("331323"), Nb201Arch.from_digits("142230"))

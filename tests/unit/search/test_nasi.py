@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from recnas.data.images import Inputs, Labels, generated_images, image_batches
-from recnas.model.cell_supernet import CellSupernet, build_supernet, one_hot
+from recnas.model.supernets.supernet import CellSupernet, build_supernet, one_hot
 from recnas.search.nasi import Nasi, draw_noise, objective, slope
 from recnas.search.nasi_trace import straight_through, trace, trace_gradient
 from recnas.search.oneshot_settings import NasiSettings

@@ -10,12 +10,12 @@ import pytest
 from recnas.errors import ConfigError, SpaceError
 from recnas.space.blueprint import count
 from recnas.space.darts import DARTS_V2, DartsSpace
-from recnas.space.darts_arch import INPUTS, NODES, OPS, Cell, DartsArch, canonical, key
-from recnas.space.darts_body import DartsBody, DartsPlan
+from recnas.space.darts.arch import INPUTS, NODES, OPS, Cell, DartsArch, canonical, key
+from recnas.space.darts.skeleton import DartsBlueprint, DartsSkeleton
 from recnas.space.registry import get_space
 from recnas.testing.space_suite import SpaceConformance
 
-SMALL = DartsBody(channels=4, cells=3, image=8)
+SMALL = DartsSkeleton(channels=4, cells=3, image=8)
 
 
 class TestDarts(SpaceConformance):
@@ -25,16 +25,16 @@ class TestDarts(SpaceConformance):
         return get_space("darts")
 
     def cost_of(self, arch):
-        cost = count(DartsPlan(arch, SMALL))
+        cost = count(DartsBlueprint(arch, SMALL))
         return cost.params, cost.macs
 
 
 def test_the_published_sizes_of_darts_v2():
     arch = DartsArch.from_text(DARTS_V2)
-    cifar = count(DartsPlan(arch, DartsBody()))
+    cifar = count(DartsBlueprint(arch, DartsSkeleton()))
     assert cifar.params == 3_349_342  # 3.3 M in the paper, without the auxiliary head
-    assert count(DartsPlan(arch, DartsBody()), auxiliary=True).params == 3_825_768
-    assert count(DartsPlan(arch, DartsBody.imagenet())).params == 4_718_752  # 4.7 M in the paper
+    assert count(DartsBlueprint(arch, DartsSkeleton()), auxiliary=True).params == 3_825_768
+    assert count(DartsBlueprint(arch, DartsSkeleton.imagenet())).params == 4_718_752  # 4.7 M in the paper
 
 
 def test_size_counts_writings():
@@ -86,7 +86,9 @@ def _same(one: Cell, other: Cell) -> bool:
 def test_equal_keys_are_exactly_the_isomorphic_cells():
     rng = np.random.default_rng(1)
     space = DartsSpace()
-    plain = [_with_one_operation(space.sample(rng).normal) for _ in range(60)]  # few operations: many coincide
+    plain = [
+        _with_one_operation(space.sample(rng).normal) for _ in range(60)
+    ]  # few operations: many coincide
     keys = [key(DartsArch(cell, plain[0])) for cell in plain]
     assert len(set(keys)) < len(set(plain))
     for i, one in enumerate(plain):
@@ -158,9 +160,9 @@ def test_json_faults_are_named():
 )
 def test_bodies_that_cannot_be_built_are_refused(settings, said):
     with pytest.raises(ConfigError, match=said):
-        DartsBody(**settings)
+        DartsSkeleton(**settings)
 
 
 def test_the_auxiliary_head_needs_pixels():
     with pytest.raises(ConfigError, match="auxiliary head"):
-        count(DartsPlan(DartsArch.from_text(DARTS_V2), SMALL), auxiliary=True)
+        count(DartsBlueprint(DartsArch.from_text(DARTS_V2), SMALL), auxiliary=True)

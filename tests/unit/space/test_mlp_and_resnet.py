@@ -8,11 +8,11 @@ import pytest
 from recnas.errors import ConfigError, SpaceError
 from recnas.space.blueprint import Cost, count
 from recnas.space.mlp import MlpArch, MlpSpace
-from recnas.space.mlp_body import MlpBody, MlpPlan
+from recnas.space.mlp.skeleton import MlpBlueprint, MlpSkeleton
 from recnas.space.registry import get_space
 from recnas.space.resnet import ResnetSpace
-from recnas.space.resnet_arch import ResnetArch, Stage
-from recnas.space.resnet_body import ResnetBody, ResnetPlan
+from recnas.space.resnet.arch import ResnetArch, Stage
+from recnas.space.resnet.skeleton import ResnetBlueprint, ResnetSkeleton
 from recnas.testing.space_suite import SpaceConformance
 
 START = (
@@ -32,7 +32,7 @@ class TestMlp(SpaceConformance):
         return get_space("mlp", layers=5, width=8)
 
     def cost_of(self, arch):
-        return (count(MlpPlan(arch, MlpBody((4,)))).params,)
+        return (count(MlpBlueprint(arch, MlpSkeleton((4,)))).params,)
 
 
 class TestResnet(SpaceConformance):
@@ -42,7 +42,7 @@ class TestResnet(SpaceConformance):
         return get_space("resnet-like")
 
     def cost_of(self, arch):
-        cost = count(ResnetPlan(arch, ResnetBody(image=8)))
+        cost = count(ResnetBlueprint(arch, ResnetSkeleton(image=8)))
         return cost.params, cost.macs
 
 
@@ -50,7 +50,7 @@ def test_mlp_sizes_by_hand():
     assert MlpSpace(10, 1024).size() == 5**9 * 2**8
     arch = MlpArch.from_text("relu-tanh+-swish", width=8)
     assert (arch.layers, arch.skips) == (4, (True, False))
-    assert count(MlpPlan(arch, MlpBody((3, 2, 2), classes=3))) == Cost(
+    assert count(MlpBlueprint(arch, MlpSkeleton((3, 2, 2), classes=3))) == Cost(
         12 * 8 + 8 * 8 + 8 * 8 + 8 * 3, 12 * 8 + 8 * 8 + 8 * 8 + 8 * 3
     )
     assert arch.text == "relu-tanh+-swish"
@@ -89,15 +89,20 @@ def test_other_mlp_faults_are_named():
         space.validate(MlpArch.from_text("relu-relu", 9))
     with pytest.raises(SpaceError, match="0 skips for 3 activations"):
         space.validate(MlpArch(("relu",) * 3, (), 8))
-    for data in ({}, {"arch": 3}, {"space": "darts", "arch": "relu-relu"}, {"arch": "relu-relu", "width": "8"}):
+    for data in (
+        {},
+        {"arch": 3},
+        {"space": "darts", "arch": "relu-relu"},
+        {"arch": "relu-relu", "width": "8"},
+    ):
         with pytest.raises(SpaceError, match="does not describe"):
             space.from_dict(data)
     with pytest.raises(ConfigError, match="nothing to choose"):
         MlpSpace(2)
     with pytest.raises(ConfigError, match="no parametrisation 'mup'"):
-        MlpBody(parametrisation="mup")
+        MlpSkeleton(parametrisation="mup")
     with pytest.raises(ConfigError, match="slope"):
-        MlpBody(slope=1.5)
+        MlpSkeleton(slope=1.5)
 
 
 def test_resnet_text_round_trips():
@@ -112,7 +117,7 @@ def test_resnet_text_round_trips():
 
 def test_the_published_network_of_a_million_parameters():
     arch = ResnetArch.from_text(ZENNET_1M)
-    assert count(ResnetPlan(arch, ResnetBody(classes=10))).params == 993_762
+    assert count(ResnetBlueprint(arch, ResnetSkeleton(classes=10))).params == 993_762
 
 
 def test_resnet_cost_by_hand():
@@ -122,7 +127,7 @@ def test_resnet_cost_by_hand():
     weights += 6 * 3 + 3 * 3 * 25 + 3 * 8 + 6 * 8 + 8 * 3 + 3 * 3 * 25 + 3 * 8  # two bottlenecks
     weights += 8 * 7 + 7 * 2 + 2  # last, classifier
     norms = 4 + (5 + 6) + 6 + (5 + 6) + (3 + 3 + 8) + 8 + (3 + 3 + 8) + 7
-    assert count(ResnetPlan(arch, ResnetBody(classes=2, image=8))).params == weights + 2 * norms
+    assert count(ResnetBlueprint(arch, ResnetSkeleton(classes=2, image=8))).params == weights + 2 * norms
 
 
 @pytest.mark.parametrize(
@@ -152,9 +157,9 @@ def test_resnet_values_outside_the_space_are_named():
 
 
 def test_budgets():
-    space, rng, body = ResnetSpace(), np.random.default_rng(0), ResnetBody()
+    space, rng, body = ResnetSpace(), np.random.default_rng(0), ResnetSkeleton()
     for _ in range(3):
         arch = space.sample_within(rng, body, params=1_000_000)
-        assert count(ResnetPlan(arch, body)).params <= 1_000_000
+        assert count(ResnetBlueprint(arch, body)).params <= 1_000_000
     with pytest.raises(SpaceError, match=r"none of 20 draws.*\n.*the smallest had [\d,]+ parameters"):
         space.sample_within(rng, body, params=10, tries=20)

@@ -11,7 +11,7 @@ from recnas.errors import ConfigError, SpaceError
 from recnas.space.blueprint import count
 from recnas.space.nasbench1shot1 import OneShotArch, OneShotSpace
 from recnas.space.nasbench101 import MATRICES, Nb101Space
-from recnas.space.nasbench101_arch import (
+from recnas.space.nasbench101.arch import (
     CONV1,
     CONV3,
     EDGES,
@@ -23,11 +23,11 @@ from recnas.space.nasbench101_arch import (
     official_hash,
     prune,
 )
-from recnas.space.nasbench101_body import Nb101Body, Nb101Plan, vertex_channels
+from recnas.space.nasbench101.skeleton import Nb101Blueprint, Nb101Skeleton, vertex_channels
 from recnas.space.registry import get_space
 from recnas.testing.space_suite import SpaceConformance
 
-SMALL = Nb101Body(channels=8, cells=1, image=8)
+SMALL = Nb101Skeleton(channels=8, cells=1, image=8)
 
 
 class TestNasbench101(SpaceConformance):
@@ -35,7 +35,7 @@ class TestNasbench101(SpaceConformance):
         return get_space("nasbench101")
 
     def cost_of(self, arch):
-        cost = count(Nb101Plan(arch, SMALL))
+        cost = count(Nb101Blueprint(arch, SMALL))
         return cost.params, cost.macs
 
 
@@ -46,7 +46,7 @@ class TestOneShot1(SpaceConformance):
         return get_space(f"nasbench1shot1-{self.number}")
 
     def cost_of(self, arch):
-        return (count(Nb101Plan(arch.cell(), SMALL)).params,)
+        return (count(Nb101Blueprint(arch.cell(), SMALL)).params,)
 
 
 class TestOneShot2(TestOneShot1):
@@ -65,7 +65,9 @@ def every_matrix(n: int) -> list[tuple[tuple[int, ...], ...]]:
     good = sum(bits.astype(np.int8) for bits in edge.values()) <= EDGES
     for v in range(n):
         if v:
-            good &= np.any([edge[i, v] for i in range(v)], axis=0)  # everybody has a parent, so all are reached
+            good &= np.any(
+                [edge[i, v] for i in range(v)], axis=0
+            )  # everybody has a parent, so all are reached
         if v < n - 1:
             good &= np.any([edge[v, j] for j in range(v + 1, n)], axis=0)
     return [
@@ -139,7 +141,7 @@ def test_the_hash_of_a_published_cell():
     text = "0100110001000000010010000010000001000000010000000/conv3x3-bn-relu,maxpool3x3,conv3x3-bn-relu,conv3x3-bn-relu,conv1x1-bn-relu"
     cell = Nb101Arch.from_text(text)
     assert official_hash(cell) == "00005c142e6f48ac74fdcf73e3439874"
-    assert count(Nb101Plan(cell, Nb101Body())).params == 8_555_530
+    assert count(Nb101Blueprint(cell, Nb101Skeleton())).params == 8_555_530
     assert cell.text == text
 
 
@@ -195,12 +197,15 @@ def test_other_faults_are_named():
     dead = Nb101Arch(((0, 0, 1), (0, 0, 0), (0, 0, 0)), (CONV3,))
     with pytest.raises(SpaceError, match=r"vertices \[1\] lie on no path"):
         space.validate(dead)
-    published = {"module_adjacency": [[0, 1, 0], [0, 0, 1], [0, 0, 0]], "module_operations": ["input", POOL, "output"]}
+    published = {
+        "module_adjacency": [[0, 1, 0], [0, 0, 1], [0, 0, 0]],
+        "module_operations": ["input", POOL, "output"],
+    }
     assert space.from_dict(published).ops == (POOL,)
     with pytest.raises(ConfigError, match="channels is 4, less than 5"):
-        Nb101Body(channels=4)
+        Nb101Skeleton(channels=4)
     with pytest.raises(ConfigError, match="halved 2 times"):
-        Nb101Body(image=30)
+        Nb101Skeleton(image=30)
 
 
 @pytest.mark.parametrize(

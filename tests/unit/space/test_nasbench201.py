@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from recnas.errors import ConfigError, SpaceError
 from recnas.space.nasbench201 import Nb201Space
-from recnas.space.nasbench201_arch import EDGES, NONE, OPS, SIZE, Nb201Arch, live_edges, live_graph
-from recnas.space.nasbench201_cost import Body, count
-from recnas.space.nasbench201_key import CONVS, compile_cell, key, published_class
+from recnas.space.nasbench201.arch import EDGES, NONE, OPS, SIZE, Nb201Arch, live_edges, live_graph
+from recnas.space.nasbench201.key import CONVS, compile_cell, key, published_class
+from recnas.space.nasbench201.skeleton import Nb201Skeleton, count
 from recnas.space.registry import get_space
 from recnas.testing.space_suite import SpaceConformance
 
@@ -175,7 +175,7 @@ def test_faults_are_named():
 
 def test_costs_are_the_benchmark_s_own():
     """Published for CIFAR-10: the largest and the smallest network."""
-    body = Body().trained()
+    body = Nb201Skeleton().trained()
     largest, smallest = (count(Nb201Arch.from_digits(digits), body) for digits in ("333333", "000000"))
     assert (largest.params, largest.macs) == (1_531_546, 220_119_690)
     assert (smallest.params, smallest.macs) == (73_306, 7_783_050)
@@ -190,6 +190,6 @@ def test_dead_convolutions_count_only_if_asked():
 
 def test_a_body_that_cannot_be_built_is_refused():
     with pytest.raises(ConfigError, match="halved twice"):
-        Body(image=30)
+        Nb201Skeleton(image=30)
     with pytest.raises(ConfigError, match="channels is 0, classes is -1"):
-        Body(channels=0, classes=-1)
+        Nb201Skeleton(channels=0, classes=-1)

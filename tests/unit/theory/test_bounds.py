@@ -6,7 +6,7 @@ import pytest
 from recnas.errors import ConfigError
 from recnas.model.blueprint import Network
 from recnas.space.mlp import ACTIVATIONS, MlpArch, MlpSpace
-from recnas.space.mlp_body import MlpBody, MlpPlan
+from recnas.space.mlp.skeleton import MlpBlueprint, MlpSkeleton
 from recnas.theory.activations import first_hermite, moment
 from recnas.theory.bounds import bracket, largest_variance, table1, theorem1, theorem2
 from recnas.theory.finite import empirical_ntk
@@ -48,7 +48,7 @@ def test_a_finite_network_lies_between_them_too():
     x = sphere(8, 30, seed=3)
     for text in ("relu-leaky_relu+-tanh+", "swish-relu-sigmoid+"):
         arch = MlpArch.from_text(text, 512)
-        kernel = empirical_ntk(Network(MlpPlan(arch, MlpBody((30,), 1, "ntk")), seed=1), x)
+        kernel = empirical_ntk(Network(MlpBlueprint(arch, MlpSkeleton((30,), 1, "ntk")), seed=1), x)
         bounds, _ = bracket(arch, x, "network")
         assert bounds.lower < np.linalg.eigvalsh(kernel)[0] < bounds.upper
 

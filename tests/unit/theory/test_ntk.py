@@ -6,7 +6,7 @@ import pytest
 from recnas.errors import ConfigError
 from recnas.model.blueprint import Network
 from recnas.space.mlp import ACTIVATIONS, MlpArch, MlpSpace
-from recnas.space.mlp_body import MlpBody, MlpPlan
+from recnas.space.mlp.skeleton import MlpBlueprint, MlpSkeleton
 from recnas.theory.finite import empirical_ntk
 from recnas.theory.ntk import ntk, sphere, unit_rows
 
@@ -15,7 +15,7 @@ WIDTH, SEEDS = 256, 24
 
 def finite(text: str, x: np.ndarray, seeds: int = SEEDS) -> tuple[np.ndarray, np.ndarray]:
     """Mean kernel of finite networks over their weights, and its standard error."""
-    plan = MlpPlan(MlpArch.from_text(text, WIDTH), MlpBody((x.shape[1],), 1, "ntk"))
+    plan = MlpBlueprint(MlpArch.from_text(text, WIDTH), MlpSkeleton((x.shape[1],), 1, "ntk"))
     found = np.array([empirical_ntk(Network(plan, seed), x) for seed in range(seeds)])
     return found.mean(0), found.std(0, ddof=1) / seeds**0.5
 
@@ -107,6 +107,6 @@ def test_faults_are_named():
             ntk(arch, bad)
     with pytest.raises(ConfigError, match="no reading"):
         ntk(arch, np.eye(2), "other")  # type: ignore[arg-type]
-    two = Network(MlpPlan(MlpArch.from_text("relu-relu", 4), MlpBody((2,), 2, "ntk")))
+    two = Network(MlpBlueprint(MlpArch.from_text("relu-relu", 4), MlpSkeleton((2,), 2, "ntk")))
     with pytest.raises(ConfigError, match="one output"):
         empirical_ntk(two, np.eye(2))

@@ -43,9 +43,7 @@ class DartsArch:
     def text(self) -> str:
         """The published way to write it."""
         normal, reduce = ([edge for node in cell for edge in node] for cell in (self.normal, self.reduce))
-        return (
-            f"Genotype(normal={normal}, normal_concat=range(2, 6), reduce={reduce}, reduce_concat=range(2, 6))"
-        )
+        return f"Genotype(normal={normal}, normal_concat=range(2, 6), reduce={reduce}, reduce_concat=range(2, 6))"
 
     @classmethod
     def from_text(cls, text: str) -> DartsArch:
@@ -60,7 +58,9 @@ class DartsArch:
                 faults += wrong
             concat = fields.get(f"{name}_concat")
             if concat is not None and _numbers(concat) != [2, 3, 4, 5]:
-                faults.append(f"{name}_concat joins {concat!r}; here a cell joins its four nodes, range(2, 6)")
+                faults.append(
+                    f"{name}_concat joins {concat!r}; here a cell joins its four nodes, range(2, 6)"
+                )
         if faults:
             raise _malformed(faults)
         return cls(cells["normal"], cells["reduce"])
@@ -166,7 +166,9 @@ def _numbers(concat: Any) -> list[int] | None:
         bounds = concat[1]
         whole = 1 <= len(bounds) <= 2 and all(type(bound) is int for bound in bounds)
         return list(range(*bounds))[:10] if whole else None
-    return sorted(concat) if isinstance(concat, (list, tuple)) and all(type(n) is int for n in concat) else None
+    return (
+        sorted(concat) if isinstance(concat, (list, tuple)) and all(type(n) is int for n in concat) else None
+    )
 
 
 def _malformed(faults: list[str]) -> SpaceError:

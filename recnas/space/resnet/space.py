@@ -22,10 +22,11 @@ from typing import Any
 from numpy.random import Generator
 
 from recnas.errors import SpaceError
-from recnas.space.base import Space
-from recnas.space.blueprint import count
-from recnas.space.resnet_arch import KERNELS, KINDS, ResnetArch, Stage
-from recnas.space.resnet_body import ResnetBody, ResnetPlan
+from recnas.space.blueprint import Blueprint, count
+from recnas.space.drawing import Box, Link, Row
+from recnas.space.resnet.arch import KERNELS, KINDS, ResnetArch, Stage
+from recnas.space.resnet.skeleton import ResnetBlueprint, ResnetSkeleton
+from recnas.space.vision import VisionSpace
 
 NAME = "resnet-like"
 STRIDES = (1, 2, 2, 2)
@@ -42,7 +43,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 }
 
 
-class ResnetSpace(Space[ResnetArch]):
+class ResnetSpace(VisionSpace[ResnetArch]):
     """All architectures with equal chance. One change means another value of one choice."""
 
     name = NAME
@@ -60,7 +61,7 @@ class ResnetSpace(Space[ResnetArch]):
     def sample_within(
         self,
         rng: Generator,
-        body: ResnetBody,
+        body: ResnetSkeleton,
         params: int | None = 1_000_000,
         macs: int | None = None,
         tries: int = 10_000,
@@ -69,7 +70,7 @@ class ResnetSpace(Space[ResnetArch]):
         least_params = least_macs = 1 << 62
         for _ in range(tries):
             arch = self.sample(rng)
-            cost = count(ResnetPlan(arch, body))
+            cost = count(ResnetBlueprint(arch, body))
             if (params is None or cost.params <= params) and (macs is None or cost.macs <= macs):
                 return arch
             least_params, least_macs = min(least_params, cost.params), min(least_macs, cost.macs)
@@ -122,9 +123,30 @@ class ResnetSpace(Space[ResnetArch]):
         return {"space": NAME, "arch": arch.text}
 
     def from_dict(self, data: dict[str, Any]) -> ResnetArch:
-        if not isinstance(data, dict) or data.get("space", NAME) != NAME or not isinstance(data.get("arch"), str):
+        if (
+            not isinstance(data, dict)
+            or data.get("space", NAME) != NAME
+            or not isinstance(data.get("arch"), str)
+        ):
             raise SpaceError(
                 f"{str(data)[:80]} does not describe a ResNet-like architecture",
                 f'write {{"space": "{NAME}", "arch": "SuperConvK3BNRELU(3,8,1,1)SuperResK3K3(...)..."}}',
             )
         return ResnetArch.from_text(data["arch"])
+
+    def blueprint(
+        self, arch: ResnetArch, classes: int = 10, image: int = 32, width: float = 1.0
+    ) -> Blueprint:
+        return ResnetBlueprint(arch, ResnetSkeleton(classes, image, width))
+
+    def rows(self, name: str, arch: ResnetArch) -> list[Row]:
+        boxes = [Box(f"stem {arch.stem}", f"3x3 convolution to {arch.stem} channels", "sparse")]
+        for number, stage in enumerate(arch.stages, start=1):
+            title = (
+                f"stage {number}: {stage.blocks} {stage.kind} blocks, {stage.kernel}x{stage.kernel}, "
+                f"{stage.inner} channels inside, {stage.width} out, stride {stage.stride}"
+            )
+            short = f"{stage.kernel}×{stage.kernel}" if stage.kind == "residual" else f"1-{stage.kernel}-1"
+            boxes.append(Box(f"{short} {stage.width}", title))
+        boxes.append(Box(f"last {arch.last}", f"1x1 convolution to {arch.last} channels", "sparse"))
+        return [Row(name, tuple(boxes), tuple(Link(i, i + 1) for i in range(len(boxes) - 1)))]

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations, product
 
-from recnas.space.nasbench201_arch import (
+from recnas.space.nasbench201.arch import (
     CONV1,
     CONV3,
     EDGES,

@@ -14,21 +14,21 @@ from typing import Any
 
 from torch import Tensor
 
-from recnas.model.cell_supernet_base import COLOURS, Decision, Factor, Picks, SuperPlan, membership
+from recnas.model.supernets.base import COLOURS, Decision, Factor, Picks, SupernetSpec, membership
 from recnas.space.blueprint import Shape
-from recnas.space.darts_arch import INPUTS, NODES, Cell, DartsArch
-from recnas.space.darts_arch import OPS as DARTS_OPS
-from recnas.space.darts_body import DartsBody, DartsPlan
+from recnas.space.darts.arch import INPUTS, NODES, Cell, DartsArch
+from recnas.space.darts.arch import OPS as DARTS_OPS
+from recnas.space.darts.skeleton import DartsBlueprint, DartsSkeleton
 
 _KINDS = ("normal", "reduce")
 
 
-class DartsSuper(SuperPlan):
-    """The supernet in `body`; stem and operations are those of the discrete network."""
+class DartsSuper(SupernetSpec):
+    """The supernet in `skeleton`; stem and operations are those of the discrete network."""
 
-    def __init__(self, body: DartsBody) -> None:
-        self.body = body
-        self.parts = DartsPlan(DartsArch((), ()), body)  # asked for its parts, never run
+    def __init__(self, skeleton: DartsSkeleton) -> None:
+        self.skeleton = skeleton
+        self.parts = DartsBlueprint(DartsArch((), ()), skeleton)  # asked for its parts, never run
         found = []
         for kind in _KINDS:
             for node in _nodes():
@@ -67,7 +67,10 @@ class DartsSuper(SuperPlan):
         for kind in _KINDS:
             nodes = []
             for node in _nodes():
-                best = [max((share, -place) for place, share in enumerate(shares[f"{kind}.op{s}-{node}"][:-1])) for s in range(node)]
+                best = [
+                    max((share, -place) for place, share in enumerate(shares[f"{kind}.op{s}-{node}"][:-1]))
+                    for s in range(node)
+                ]
                 kept = sorted(sorted(range(node), key=lambda s: (-best[s][0], s))[:2])
                 one, other = ((DARTS_OPS[-best[source][1]], source) for source in kept)
                 nodes.append((one, other))
@@ -75,32 +78,35 @@ class DartsSuper(SuperPlan):
         return DartsArch(*cells)
 
     def input_shape(self) -> Shape:
-        return (COLOURS, self.body.image, self.body.image)
+        return (COLOURS, self.skeleton.image, self.skeleton.image)
 
     def run(self, net: Any, x: Any) -> Any:
-        body = self.body
-        before, last, reduced = self.parts._stem(net, x)
-        width = body.channels
-        for number in range(body.cells):
-            reduces = number in body.reductions
+        skeleton = self.skeleton
+        before, last, reduced = self.parts.stem(net, x)
+        width = skeleton.channels
+        for number in range(skeleton.cells):
+            reduces = number in skeleton.reductions
             width *= 2 if reduces else 1
             out = self._cell(net, f"cells.{number}", _KINDS[reduces], before, last, width, reduced)
             before, last, reduced = last, out, reduces
-        return net.linear("head.linear", net.mean(net.features(last)), body.classes)
+        return net.linear("head.linear", net.mean(net.features(last)), skeleton.classes)
 
-    def _cell(
-        self, net: Any, name: str, kind: str, before: Any, last: Any, width: int, reduced: bool
-    ) -> Any:
-        enter = self.parts._halved if reduced else self.parts._mixed
-        values = [enter(net, f"{name}.pre0", before, width), self.parts._mixed(net, f"{name}.pre1", last, width)]
+    def _cell(self, net: Any, name: str, kind: str, before: Any, last: Any, width: int, reduced: bool) -> Any:
+        enter = self.parts.halved if reduced else self.parts.mixed
+        values = [
+            enter(net, f"{name}.pre0", before, width),
+            self.parts.mixed(net, f"{name}.pre1", last, width),
+        ]
         for node in _nodes():
             terms: list[tuple[list[Factor], Callable[[], Any]]] = []
             for source in range(node):
                 stride = 2 if kind == "reduce" and source < INPUTS else 1
                 for place, op in enumerate(DARTS_OPS):
                     here = f"{name}.edge{source}-{node}.{op}"
-                    make = partial(self.parts._op, net, here, op, values[source], width, stride)
-                    terms.append(([(f"{kind}.inputs{node}", source), (f"{kind}.op{source}-{node}", place)], make))
+                    make = partial(self.parts.op, net, here, op, values[source], width, stride)
+                    terms.append(
+                        ([(f"{kind}.inputs{node}", source), (f"{kind}.op{source}-{node}", place)], make)
+                    )
             values.append(net.mix(terms))
         return net.cat(values[INPUTS:])
 

@@ -12,23 +12,29 @@ searchers can be checked here against ground truth.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from numpy.random import Generator
 
 from recnas.errors import SpaceError
-from recnas.space.base import Space, nearest_name
-from recnas.space.nasbench201_arch import EDGES, OPS, SIZE, Nb201Arch
-from recnas.space.nasbench201_key import key
+from recnas.space.base import nearest_name
+from recnas.space.blueprint import Blueprint
+from recnas.space.drawing import Box, Link, Row
+from recnas.space.nasbench201.arch import EDGES, NONE, OPS, OUTPUT, SIZE, Nb201Arch
+from recnas.space.nasbench201.key import key
+from recnas.space.nasbench201.skeleton import Nb201Blueprint, Nb201Skeleton
+from recnas.space.vision import VisionSpace
 
 NAME = "nasbench201"
 
 
-class Nb201Space(Space[Nb201Arch]):
+class Nb201Space(VisionSpace[Nb201Arch]):
     """All cells with equal chance. One change means another operation on one edge."""
 
     name = NAME
+    pattern = re.compile(r"\|.*\||[0-4]{6}")
 
     def sample(self, rng: Generator) -> Nb201Arch:
         return Nb201Arch.from_number(int(rng.integers(SIZE)))
@@ -89,6 +95,19 @@ class Nb201Space(Space[Nb201Arch]):
                 f'write {{"space": "{NAME}", "arch": "|nor_conv_3x3~0|+|..."}}',
             )
         return Nb201Arch.from_text(data["arch"])
+
+    def from_text(self, text: str) -> Nb201Arch:
+        return Nb201Arch.from_text(text) if "|" in text else Nb201Arch.from_digits(text)
+
+    def blueprint(
+        self, arch: Nb201Arch, classes: int = 10, image: int = 32, channels: int = 16, cells: int = 5
+    ) -> Blueprint:
+        return Nb201Blueprint.of(arch, Nb201Skeleton(channels, cells, classes, image))
+
+    def rows(self, name: str, arch: Nb201Arch) -> list[Row]:
+        boxes = tuple(Box(label, f"node {n}") for n, label in enumerate(("in", *"12", "out")))
+        links = (Link(a, b, op, OPS.index(op)) for op, (a, b) in zip(arch.ops, EDGES) if op != NONE)
+        return [Row(name, boxes[: OUTPUT + 1], tuple(links))]
 
 
 class Nb201Decisions:

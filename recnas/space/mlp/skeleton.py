@@ -17,13 +17,13 @@ from typing import Any, Literal
 
 from recnas.errors import ConfigError
 from recnas.space.blueprint import Blueprint, Pass, Shape, check_at_least
-from recnas.space.mlp import MlpArch
+from recnas.space.mlp.arch import MlpArch
 
 Parametrisation = Literal["ntk", "standard"]
 
 
 @dataclass(frozen=True)
-class MlpBody:
+class MlpSkeleton:
     """What surrounds the hidden layers.
 
     Args:
@@ -45,7 +45,9 @@ class MlpBody:
     def __post_init__(self) -> None:
         check_at_least("an MLP", inputs=(prod(self.inputs), 1), classes=(self.classes, 1))
         if self.parametrisation not in ("ntk", "standard"):
-            raise ConfigError(f"there is no parametrisation {self.parametrisation!r}.", "Use ntk or standard.")
+            raise ConfigError(
+                f"there is no parametrisation {self.parametrisation!r}.", "Use ntk or standard."
+            )
         if self.gain <= 0 or (self.first_gain is not None and self.first_gain <= 0) or not 0 < self.slope < 1:
             raise ConfigError(
                 f"gains must be above 0 and the slope between 0 and 1 (got {self.gain}, {self.first_gain}, {self.slope})."
@@ -53,28 +55,28 @@ class MlpBody:
 
 
 @dataclass(frozen=True)
-class MlpPlan(Blueprint):
-    """The network of `arch` in `body`."""
+class MlpBlueprint(Blueprint):
+    """The network of `arch` in `skeleton`."""
 
     arch: MlpArch
-    body: MlpBody
+    skeleton: MlpSkeleton
 
     def input_shape(self) -> Shape:
-        return self.body.inputs
+        return self.skeleton.inputs
 
     def run(self, net: Pass[Any], x: Any) -> Any:
-        arch, body = self.arch, self.body
+        arch, skeleton = self.arch, self.skeleton
         x = net.flat(x)
-        first = 1.0 if body.first_gain is None else sqrt(body.first_gain / net.shape(x)[0])
-        x = net.activate(self._layer(net, 1, x, arch.width, first), arch.activations[0], body.slope)
-        scale = sqrt(body.gain / arch.width)
+        first = 1.0 if skeleton.first_gain is None else sqrt(skeleton.first_gain / net.shape(x)[0])
+        x = net.activate(self._layer(net, 1, x, arch.width, first), arch.activations[0], skeleton.slope)
+        scale = sqrt(skeleton.gain / arch.width)
         for number, (kind, skip) in enumerate(zip(arch.activations[1:], arch.skips), start=2):
-            out = net.activate(self._layer(net, number, x, arch.width, scale), kind, body.slope)
+            out = net.activate(self._layer(net, number, x, arch.width, scale), kind, skeleton.slope)
             x = net.add([out, x]) if skip else out
-        return self._layer(net, arch.layers, net.features(x), body.classes, scale)
+        return self._layer(net, arch.layers, net.features(x), skeleton.classes, scale)
 
     def _layer(self, net: Pass[Any], number: int, x: Any, outputs: int, scale: float) -> Any:
         name = f"layers.{number}"
-        if self.body.parametrisation == "ntk":
+        if self.skeleton.parametrisation == "ntk":
             return net.linear(name, x, outputs, bias=False, std=1.0, scale=scale)
         return net.linear(name, x, outputs, bias=False, std=scale)

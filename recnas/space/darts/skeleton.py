@@ -4,10 +4,10 @@
     ImageNet   two strided convolutions to C channels, a third one, 28 pixels out of 224; then the same
     head       mean over positions, linear classifier; after the second reduction an auxiliary head may read too
 
-    DartsBody()                          20 cells, 36 channels: evaluation on CIFAR
-    DartsBody.search()                   8 cells, 16 channels, the conventions of the supernet
-    DartsBody.scoring()                  5 cells, 16 channels: what HNAS scores
-    DartsBody.imagenet()                 14 cells, 48 channels, 224 pixels
+    DartsSkeleton()                          20 cells, 36 channels: evaluation on CIFAR
+    DartsSkeleton.search()                   8 cells, 16 channels, the conventions of the supernet
+    DartsSkeleton.scoring()                  5 cells, 16 channels: what HNAS scores
+    DartsSkeleton.imagenet()                 14 cells, 48 channels, 224 pixels
 
 Cells are built in their canonical writing: equal keys are the same network, bit for bit. In supernets
 poolings are normalised and no normalisation has a gain; evaluation networks have neither convention.
@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from recnas.errors import ConfigError
 from recnas.space.blueprint import Blueprint, Pass, Shape, check_at_least
-from recnas.space.darts_arch import (
+from recnas.space.darts.arch import (
     AVG_POOL,
     DIL3,
     DIL5,
@@ -40,7 +40,7 @@ _KERNELS = {SEP3: 3, SEP5: 5, DIL3: 3, DIL5: 5}
 
 
 @dataclass(frozen=True)
-class DartsBody:
+class DartsSkeleton:
     """Sizes and conventions.
 
     Args:
@@ -74,20 +74,21 @@ class DartsBody:
         step = 4 if self.stem == "cifar" else 32
         if self.image < step or self.image % step:
             raise ConfigError(
-                f"images of {self.image} pixels do not suit the {self.stem} stem.", f"Use a multiple of {step}."
+                f"images of {self.image} pixels do not suit the {self.stem} stem.",
+                f"Use a multiple of {step}.",
             )
 
     @classmethod
-    def search(cls, classes: int = 10) -> DartsBody:
+    def search(cls, classes: int = 10) -> DartsSkeleton:
         """The depth and conventions of the supernet."""
         return cls(16, 8, classes, affine=False, pool_norm=True)
 
     @classmethod
-    def scoring(cls, classes: int = 10, channels: int = 16, image: int = 32) -> DartsBody:
+    def scoring(cls, classes: int = 10, channels: int = 16, image: int = 32) -> DartsSkeleton:
         return cls(channels, 5, classes, image)
 
     @classmethod
-    def imagenet(cls, classes: int = 1000) -> DartsBody:
+    def imagenet(cls, classes: int = 1000) -> DartsSkeleton:
         return cls(48, 14, classes, 224, "imagenet")
 
     @property
@@ -97,33 +98,33 @@ class DartsBody:
 
 
 @dataclass(frozen=True)
-class DartsPlan(Blueprint):
-    """The network of `arch` in `body`."""
+class DartsBlueprint(Blueprint):
+    """The network of `arch` in `skeleton`."""
 
     arch: DartsArch
-    body: DartsBody
+    skeleton: DartsSkeleton
 
     def input_shape(self) -> Shape:
-        return (COLOURS, self.body.image, self.body.image)
+        return (COLOURS, self.skeleton.image, self.skeleton.image)
 
     def run(self, net: Pass[Any], x: Any) -> Any:
-        body, arch = self.body, canonical(self.arch)
-        before, last, reduced = self._stem(net, x)
-        width = body.channels
-        for number in range(body.cells):
-            reduces = number in body.reductions
+        skeleton, arch = self.skeleton, canonical(self.arch)
+        before, last, reduced = self.stem(net, x)
+        width = skeleton.channels
+        for number in range(skeleton.cells):
+            reduces = number in skeleton.reductions
             width *= 2 if reduces else 1
             cell = arch.reduce if reduces else arch.normal
             out = self._cell(net, f"cells.{number}", cell, before, last, width, reduces, reduced)
             before, last, reduced = last, out, reduces
-            if number == 2 * body.cells // 3 and net.wants_auxiliary:
+            if number == 2 * skeleton.cells // 3 and net.wants_auxiliary:
                 net.keep_auxiliary(self._auxiliary(net, last))
-        return net.linear("head.linear", net.mean(net.features(last)), body.classes)
+        return net.linear("head.linear", net.mean(net.features(last)), skeleton.classes)
 
-    def _stem(self, net: Pass[Any], x: Any) -> tuple[Any, Any, bool]:
+    def stem(self, net: Pass[Any], x: Any) -> tuple[Any, Any, bool]:
         """What the first cell reads as the two cells before it, and whether they differ in side."""
-        width = self.body.channels
-        if self.body.stem == "cifar":
+        width = self.skeleton.channels
+        if self.skeleton.stem == "cifar":
             x = net.norm("stem.norm", net.conv("stem.conv", x, STEM * width, 3))
             return x, x, False
         x = net.norm("stem0.norm_a", net.conv("stem0.conv_a", x, width // 2, 3, stride=2))
@@ -131,37 +132,49 @@ class DartsPlan(Blueprint):
         return x, net.norm("stem1.norm", net.conv("stem1.conv", net.activate(x), width, 3, stride=2)), True
 
     def _cell(
-        self, net: Pass[Any], name: str, cell: Cell, before: Any, last: Any, width: int, reduces: bool, reduced: bool
+        self,
+        net: Pass[Any],
+        name: str,
+        cell: Cell,
+        before: Any,
+        last: Any,
+        width: int,
+        reduces: bool,
+        reduced: bool,
     ) -> Any:
         first = (
-            self._halved(net, f"{name}.pre0", before, width) if reduced else self._mixed(net, f"{name}.pre0", before, width)
+            self.halved(net, f"{name}.pre0", before, width)
+            if reduced
+            else self.mixed(net, f"{name}.pre0", before, width)
         )
-        values = [first, self._mixed(net, f"{name}.pre1", last, width)]
+        values = [first, self.mixed(net, f"{name}.pre1", last, width)]
         for number, node in enumerate(cell, start=INPUTS):
             parts = []
             for place, (op, source) in enumerate(node):
                 stride = 2 if reduces and source < INPUTS else 1
-                out = self._op(net, f"{name}.node{number}.{place}", op, values[source], width, stride)
+                out = self.op(net, f"{name}.node{number}.{place}", op, values[source], width, stride)
                 parts.append(out if op == SKIP and stride == 1 else net.drop_path(out))
             values.append(net.add(parts))
         return net.cat(values[INPUTS:])
 
-    def _mixed(self, net: Pass[Any], name: str, x: Any, width: int) -> Any:
-        return net.norm(f"{name}.norm", net.conv(f"{name}.conv", net.activate(x), width, 1), self.body.affine)
+    def mixed(self, net: Pass[Any], name: str, x: Any, width: int) -> Any:
+        return net.norm(
+            f"{name}.norm", net.conv(f"{name}.conv", net.activate(x), width, 1), self.skeleton.affine
+        )
 
-    def _halved(self, net: Pass[Any], name: str, x: Any, width: int) -> Any:
+    def halved(self, net: Pass[Any], name: str, x: Any, width: int) -> Any:
         """Half the side: two 1x1 convolutions of stride 2, on the even and on the odd positions."""
         x = net.activate(x)
         even = net.conv(f"{name}.conv_a", x, width // 2, 1, stride=2)
         odd = net.conv(f"{name}.conv_b", net.shifted(x), width // 2, 1, stride=2)
-        return net.norm(f"{name}.norm", net.cat([even, odd]), self.body.affine)
+        return net.norm(f"{name}.norm", net.cat([even, odd]), self.skeleton.affine)
 
-    def _op(self, net: Pass[Any], name: str, op: str, x: Any, width: int, stride: int) -> Any:
+    def op(self, net: Pass[Any], name: str, op: str, x: Any, width: int, stride: int) -> Any:
         if op == SKIP:
-            return x if stride == 1 else self._halved(net, name, x, width)
+            return x if stride == 1 else self.halved(net, name, x, width)
         if op in (MAX_POOL, AVG_POOL):
             x = net.pool(x, "max" if op == MAX_POOL else "avg", 3, stride, 1)
-            return net.norm(f"{name}.norm", x, affine=False) if self.body.pool_norm else x
+            return net.norm(f"{name}.norm", x, affine=False) if self.skeleton.pool_norm else x
         rounds = 2 if op in (SEP3, SEP5) else 1
         for part in range(rounds):
             x = net.activate(x)
@@ -175,12 +188,12 @@ class DartsPlan(Blueprint):
                 dilation=1 if rounds == 2 else 2,
                 groups=width,
             )
-            x = net.norm(f"{here}.norm", net.conv(f"{here}.point", x, width, 1), self.body.affine)
+            x = net.norm(f"{here}.norm", net.conv(f"{here}.point", x, width, 1), self.skeleton.affine)
         return x
 
     def _auxiliary(self, net: Pass[Any], x: Any) -> Any:
         """The second classifier; on ImageNet its last normalisation is left out, as in the authors' runs."""
-        cifar = self.body.stem == "cifar"
+        cifar = self.skeleton.stem == "cifar"
         side = net.shape(x)[1]
         if side < 6:
             raise ConfigError(
@@ -191,4 +204,4 @@ class DartsPlan(Blueprint):
         x = net.activate(net.norm("auxiliary.norm_a", net.conv("auxiliary.conv_a", x, 128, 1)))
         x = net.conv("auxiliary.conv_b", x, 768, 2, padding=0)
         x = net.activate(net.norm("auxiliary.norm_b", x) if cifar else x)
-        return net.linear("auxiliary.linear", net.mean(x), self.body.classes)
+        return net.linear("auxiliary.linear", net.mean(x), self.skeleton.classes)

@@ -7,7 +7,7 @@
 Inside a cell the channels of the output are shared out among the vertices it joins, as evenly as can be, the
 first ones getting what is left over; any other vertex has as many as the widest vertex that reads it and cuts
 what is too wide. What comes from the cell's input passes a 1x1 projection. Because of what is left over, two
-writings of one isomorphic cell may differ by a channel here and there; `Nb101Plan` builds a cell as it is
+writings of one isomorphic cell may differ by a channel here and there; `Nb101Blueprint` builds a cell as it is
 written, which gives the benchmark's own parameter counts, and scoring builds the canonical writing.
 """
 
@@ -18,13 +18,13 @@ from typing import Any
 
 from recnas.errors import ConfigError
 from recnas.space.blueprint import Blueprint, Pass, Shape, check_at_least
-from recnas.space.nasbench101_arch import CONV3, POOL, Matrix, Nb101Arch, prune
+from recnas.space.nasbench101.arch import CONV3, POOL, Matrix, Nb101Arch, prune
 
 COLOURS = 3
 
 
 @dataclass(frozen=True)
-class Nb101Body:
+class Nb101Skeleton:
     """Sizes; the defaults are the benchmark's.
 
     Args:
@@ -57,28 +57,28 @@ class Nb101Body:
 
 
 @dataclass(frozen=True)
-class Nb101Plan(Blueprint):
-    """The network of `cell` in `body`."""
+class Nb101Blueprint(Blueprint):
+    """The network of `cell` in `skeleton`."""
 
     cell: Nb101Arch
-    body: Nb101Body
+    skeleton: Nb101Skeleton
 
     def input_shape(self) -> Shape:
-        return (COLOURS, self.body.image, self.body.image)
+        return (COLOURS, self.skeleton.image, self.skeleton.image)
 
     def run(self, net: Pass[Any], x: Any) -> Any:
         cell = prune(self.cell)
         if cell is None:
             raise ConfigError("the cell has no path from its input to its output.", "Use another cell.")
-        x = _conv(net, "stem", x, self.body.channels, 3)
-        width = self.body.channels
-        for stack in range(self.body.stacks):
+        x = _conv(net, "stem", x, self.skeleton.channels, 3)
+        width = self.skeleton.channels
+        for stack in range(self.skeleton.stacks):
             if stack:
                 x = net.pool(x, "max", 2, 2)
                 width *= 2
-            for number in range(self.body.cells):
+            for number in range(self.skeleton.cells):
                 x = _run_cell(net, f"stacks.{stack}.{number}", cell, x, width)
-        return net.linear("head.linear", net.mean(net.features(x)), self.body.classes)
+        return net.linear("head.linear", net.mean(net.features(x)), self.skeleton.classes)
 
 
 def _conv(net: Pass[Any], name: str, x: Any, width: int, size: int) -> Any:

@@ -26,7 +26,7 @@ class Decision(NamedTuple):
     size: int
 
 
-class SuperPlan(ABC):
+class SupernetSpec(ABC):
     """One supernet, described."""
 
     decisions: tuple[Decision, ...]
@@ -75,3 +75,8 @@ def membership(sets: Sequence[tuple[int, ...]], size: int) -> Tensor:
     for row, members in enumerate(sets):
         found[row, list(members)] = 1.0
     return found
+
+
+def same(x: Any) -> Any:
+    """An operation that does nothing."""
+    return x

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from recnas.space.blueprint import Blueprint, Pass, Shape, check_at_least
-from recnas.space.resnet_arch import COLOURS, ResnetArch, Stage
+from recnas.space.resnet.arch import COLOURS, ResnetArch, Stage
 
 
 @dataclass(frozen=True)
-class ResnetBody:
+class ResnetSkeleton:
     """Args:
     classes: outputs.
     image: height and width.
@@ -30,14 +30,14 @@ class ResnetBody:
 
 
 @dataclass(frozen=True)
-class ResnetPlan(Blueprint):
-    """The network of `arch` in `body`."""
+class ResnetBlueprint(Blueprint):
+    """The network of `arch` in `skeleton`."""
 
     arch: ResnetArch
-    body: ResnetBody
+    skeleton: ResnetSkeleton
 
     def input_shape(self) -> Shape:
-        return (COLOURS, self.body.image, self.body.image)
+        return (COLOURS, self.skeleton.image, self.skeleton.image)
 
     def run(self, net: Pass[Any], x: Any) -> Any:
         x = net.activate(self._conv(net, "stem", x, self.arch.stem, 3))
@@ -45,7 +45,7 @@ class ResnetPlan(Blueprint):
             for block in range(stage.blocks):
                 x = self._block(net, f"stages.{number}.{block}", x, stage, first=block == 0)
         x = net.activate(self._conv(net, "last", x, self.arch.last, 1))
-        return net.linear("head.linear", net.mean(net.features(x)), self.body.classes)
+        return net.linear("head.linear", net.mean(net.features(x)), self.skeleton.classes)
 
     def _block(self, net: Pass[Any], name: str, x: Any, stage: Stage, first: bool) -> Any:
         stride = stage.stride if first else 1
@@ -61,5 +61,5 @@ class ResnetPlan(Blueprint):
         return net.activate(net.add([out, beside]))
 
     def _conv(self, net: Pass[Any], name: str, x: Any, width: int, size: int, stride: int = 1) -> Any:
-        out = net.conv(f"{name}.conv", x, self.body.scaled(width), size, stride=stride)
+        out = net.conv(f"{name}.conv", x, self.skeleton.scaled(width), size, stride=stride)
         return net.norm(f"{name}.norm", out)

@@ -15,54 +15,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from numpy.random import Generator
 
 from recnas.errors import ConfigError, SpaceError
-from recnas.space.base import Space, nearest_name
+from recnas.space.blueprint import Blueprint
+from recnas.space.drawing import Box, Link, Row
+from recnas.space.mlp.arch import ACTIVATIONS, MlpArch, faults_of
+from recnas.space.mlp.skeleton import MlpBlueprint, MlpSkeleton, Parametrisation
+from recnas.space.vision import VisionSpace
 
 NAME = "mlp"
-ACTIVATIONS = ("relu", "leaky_relu", "sigmoid", "tanh", "swish")
 _LETTERS = {"relu": "r", "leaky_relu": "l", "sigmoid": "s", "tanh": "t", "swish": "w"}
 
 
-@dataclass(frozen=True)
-class MlpArch:
-    """`activations` of layers 1 to L - 1, `skips` around layers 2 to L - 1, and the width m."""
-
-    activations: tuple[str, ...]
-    skips: tuple[bool, ...]
-    width: int
-
-    @property
-    def layers(self) -> int:
-        """Layers of weights, L."""
-        return len(self.activations) + 1
-
-    @property
-    def text(self) -> str:
-        marks = ("", *("+" if skip else "" for skip in self.skips))
-        return "-".join(name + mark for name, mark in zip(self.activations, marks))
-
-    @classmethod
-    def from_text(cls, text: str, width: int) -> MlpArch:
-        """The inverse of `text`; raises `SpaceError` naming what is wrong."""
-        parts = text.strip().split("-")
-        arch = cls(tuple(part.removesuffix("+") for part in parts), tuple(p.endswith("+") for p in parts[1:]), width)
-        faults = _faults(arch)
-        if parts[0].endswith("+"):
-            faults.append("the first layer has no skip around it")
-        if faults:
-            raise SpaceError(f"{text!r} is not a network of the MLP space: {'; '.join(faults)}", _HOW)
-        return arch
-
-
-_HOW = "write activations in order, + for a skip, e.g. relu-tanh+-swish"
-
-
-class MlpSpace(Space[MlpArch]):
+class MlpSpace(VisionSpace[MlpArch]):
     """All networks of one depth and width, evenly. One change means another activation, or a skip more or less.
 
     Args:
@@ -89,13 +57,15 @@ class MlpSpace(Space[MlpArch]):
         return others[int(rng.integers(len(others)))]
 
     def validate(self, arch: MlpArch) -> None:
-        faults = _faults(arch)
+        faults = faults_of(arch)
         if arch.layers != self.layers:
             faults.append(f"{arch.layers} layers where the space has {self.layers}")
         if arch.width != self.width:
             faults.append(f"width {arch.width} where the space has {self.width}")
         if faults:
-            raise SpaceError(f"not a network of the MLP space: {'; '.join(faults)}", f"use {', '.join(ACTIVATIONS)}")
+            raise SpaceError(
+                f"not a network of the MLP space: {'; '.join(faults)}", f"use {', '.join(ACTIVATIONS)}"
+            )
 
     def size(self) -> int:
         return len(ACTIVATIONS) ** (self.layers - 1) * 2 ** (self.layers - 2)
@@ -135,16 +105,22 @@ class MlpSpace(Space[MlpArch]):
             )
         return MlpArch.from_text(data["arch"], data.get("width", self.width))
 
+    def blueprint(
+        self,
+        arch: MlpArch,
+        classes: int = 10,
+        image: int = 32,
+        parametrisation: Parametrisation = "standard",
+        colours: int = 3,
+    ) -> Blueprint:
+        skeleton = MlpSkeleton((colours, image, image), classes, parametrisation, first_gain=1.0)
+        return MlpBlueprint(arch, skeleton)
 
-def _faults(arch: MlpArch) -> list[str]:
-    faults = []
-    if len(arch.activations) < 2:
-        faults.append(f"{len(arch.activations)} activations, fewer than 2")
-    if len(arch.skips) != max(len(arch.activations) - 1, 0):
-        faults.append(f"{len(arch.skips)} skips for {len(arch.activations)} activations; the first layer has none")
-    for kind in dict.fromkeys(arch.activations):
-        if kind not in ACTIVATIONS:
-            faults.append(f"unknown activation {kind!r} ({nearest_name(str(kind), ACTIVATIONS)})")
-    if type(arch.width) is not int or arch.width < 1:
-        faults.append(f"width {arch.width!r}")
-    return faults
+    def rows(self, name: str, arch: MlpArch) -> list[Row]:
+        boxes = [Box("in", "the inputs", "sparse")]
+        for number, kind in enumerate(arch.activations, start=1):
+            boxes.append(Box(kind.replace("_", " "), f"layer {number}: {arch.width} wide, {kind}"))
+        boxes.append(Box("out", f"layer {arch.layers}: the outputs", "sparse"))
+        links = [Link(i, i + 1) for i in range(len(boxes) - 1)]
+        links += [Link(n - 1, n, "skip", 4, 1) for n, skip in enumerate(arch.skips, start=2) if skip]
+        return [Row(f"{name}: width {arch.width}", tuple(boxes), tuple(links))]

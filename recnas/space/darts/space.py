@@ -11,6 +11,7 @@ inside supernets: no genotype holds it, so it is no part of this space.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import combinations
 from math import comb
@@ -19,8 +20,28 @@ from typing import Any
 from numpy.random import Generator
 
 from recnas.errors import SpaceError
-from recnas.space.base import Space
-from recnas.space.darts_arch import INPUTS, NODES, OPS, Cell, DartsArch, Edge, cell_faults, key, read_cell
+from recnas.space.blueprint import Blueprint
+from recnas.space.darts.arch import (
+    AVG_POOL,
+    DIL3,
+    DIL5,
+    INPUTS,
+    MAX_POOL,
+    NODES,
+    OPS,
+    SEP3,
+    SEP5,
+    SKIP,
+    Cell,
+    DartsArch,
+    Edge,
+    cell_faults,
+    key,
+    read_cell,
+)
+from recnas.space.darts.skeleton import DartsBlueprint, DartsSkeleton
+from recnas.space.drawing import Box, Link, Row
+from recnas.space.vision import VisionSpace
 
 NAME = "darts"
 
@@ -33,10 +54,22 @@ DARTS_V2 = (
 )
 
 
-class DartsSpace(Space[DartsArch]):
+_LABELS = {  # of an operation in drawings, and its colour
+    MAX_POOL: ("max 3×3", 2),
+    AVG_POOL: ("avg 3×3", 2),
+    SKIP: ("skip", 4),
+    SEP3: ("sep 3×3", 0),
+    SEP5: ("sep 5×5", 3),
+    DIL3: ("dil 3×3", 1),
+    DIL5: ("dil 5×5", 5),
+}
+
+
+class DartsSpace(VisionSpace[DartsArch]):
     """All genotypes with equal chance. One change means another operation, or another input, on one edge."""
 
     name = NAME
+    pattern = re.compile(r"Genotype\(.*\)", re.DOTALL)
 
     def sample(self, rng: Generator) -> DartsArch:
         return DartsArch(_draw(rng), _draw(rng))
@@ -78,7 +111,11 @@ class DartsSpace(Space[DartsArch]):
     def from_dict(self, data: dict[str, Any]) -> DartsArch:
         if isinstance(data, dict) and isinstance(data.get("arch"), str):
             return DartsArch.from_text(data["arch"])
-        if not isinstance(data, dict) or data.get("space", NAME) != NAME or not {"normal", "reduce"} <= set(data):
+        if (
+            not isinstance(data, dict)
+            or data.get("space", NAME) != NAME
+            or not {"normal", "reduce"} <= set(data)
+        ):
             raise SpaceError(
                 f"{str(data)[:80]} does not describe a DARTS architecture",
                 f'write {{"space": "{NAME}", "normal": [["sep_conv_3x3", 0], ...], "reduce": [...]}} '
@@ -89,6 +126,31 @@ class DartsSpace(Space[DartsArch]):
         if faults or more:
             raise SpaceError(f"not a DARTS architecture: {'; '.join(faults + more)}", f"use {', '.join(OPS)}")
         return DartsArch(normal, reduce)
+
+    def from_text(self, text: str) -> DartsArch:
+        return DartsArch.from_text(text)
+
+    def blueprint(
+        self, arch: DartsArch, classes: int = 10, image: int = 32, channels: int = 16, cells: int = 5
+    ) -> Blueprint:
+        return DartsBlueprint(arch, DartsSkeleton(channels, cells, classes, image))
+
+    def rows(self, name: str, arch: DartsArch) -> list[Row]:
+        return [_row(f"{name}: normal cell", arch.normal), _row(f"{name}: reduction cell", arch.reduce)]
+
+
+def _row(name: str, cell: Cell) -> Row:
+    """The second input of a node passes below."""
+    boxes = [
+        Box("k − 2", "the output of the cell before the last", "sparse"),
+        Box("k − 1", "the output of the last cell", "sparse"),
+    ]
+    links = []
+    for number, node in enumerate(cell, start=INPUTS):
+        boxes.append(Box(str(number), f"node {number}: the sum of two operations; part of the output"))
+        for side, (op, source) in zip((-1, 1), node):
+            links.append(Link(source, number, *_LABELS[op], side))
+    return Row(name, tuple(boxes), tuple(links))
 
 
 def _draw(rng: Generator) -> Cell:

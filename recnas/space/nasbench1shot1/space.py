@@ -27,7 +27,6 @@ and 3 but not that of space 2, which equals the number of writings; no single ru
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations, product
 from math import comb, prod
 from typing import Any
@@ -35,30 +34,19 @@ from typing import Any
 from numpy.random import Generator
 
 from recnas.errors import SpaceError
-from recnas.space.base import Space, nearest_name
-from recnas.space.nasbench101_arch import OPS, Nb101Arch, key, prune
+from recnas.space.base import nearest_name
+from recnas.space.blueprint import Blueprint
+from recnas.space.drawing import Row
+from recnas.space.nasbench1shot1.arch import OneShotArch
+from recnas.space.nasbench101 import Nb101Space
+from recnas.space.nasbench101.arch import OPS, key
+from recnas.space.vision import VisionSpace
 
 NAME = "nasbench1shot1"
 PARENTS = {1: (1, 2, 2, 2, 2), 2: (1, 1, 2, 2, 3), 3: (1, 1, 1, 2, 2, 2)}  # the last one is the output's
 
 
-@dataclass(frozen=True)
-class OneShotArch:
-    """Per node (the output last) its parents in increasing order, and per inner node its operation."""
-
-    parents: tuple[tuple[int, ...], ...]
-    ops: tuple[str, ...]
-
-    def cell(self) -> Nb101Arch:
-        """The NAS-Bench-101 cell, loose ends dropped."""
-        n = len(self.parents) + 1
-        matrix = tuple(tuple(int(j > 0 and i in self.parents[j - 1]) for j in range(n)) for i in range(n))
-        cell = prune(Nb101Arch(matrix, self.ops))
-        assert cell is not None  # every node has a parent
-        return cell
-
-
-class OneShotSpace(Space[OneShotArch]):
+class OneShotSpace(VisionSpace[OneShotArch]):
     """One of the three spaces. One change means another operation, or another parent for one node.
 
     Args:
@@ -156,6 +144,20 @@ class OneShotSpace(Space[OneShotArch]):
             ) from None
         self.validate(arch)
         return arch
+
+    def blueprint(
+        self,
+        arch: OneShotArch,
+        classes: int = 10,
+        image: int = 32,
+        channels: int = 16,
+        cells: int = 3,
+        stacks: int = 3,
+    ) -> Blueprint:
+        return Nb101Space().blueprint(arch.cell(), classes, image, channels, cells, stacks)
+
+    def rows(self, name: str, arch: OneShotArch) -> list[Row]:
+        return Nb101Space().rows(name, arch.cell())
 
 
 def _one_change_away(arch: OneShotArch) -> Iterator[OneShotArch]:

@@ -9,23 +9,31 @@ Ying et al., "NAS-Bench-101: Towards Reproducible Neural Architecture Search" (2
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from numpy.random import Generator
 
 from recnas.errors import SpaceError
-from recnas.space.base import Space
-from recnas.space.nasbench101_arch import (
+from recnas.space.blueprint import Blueprint
+from recnas.space.drawing import Box, Link, Row
+from recnas.space.nasbench101.arch import (
+    CONV1,
+    CONV3,
     EDGES,
     OPS,
+    POOL,
     VERTICES,
     Nb101Arch,
+    canonical,
     key,
     live_vertices,
     prune,
     shape_faults,
 )
+from recnas.space.nasbench101.skeleton import Nb101Blueprint, Nb101Skeleton
+from recnas.space.vision import VisionSpace
 
 NAME = "nasbench101"
 
@@ -33,7 +41,10 @@ NAME = "nasbench101"
 MATRICES = (1, 2, 10, 121, 1_545, 4_793)
 
 
-class Nb101Space(Space[Nb101Arch]):
+_LABELS = {CONV3: "conv 3×3", CONV1: "conv 1×1", POOL: "max 3×3"}
+
+
+class Nb101Space(VisionSpace[Nb101Arch]):
     """Pruned cells. Drawn as the benchmark's authors do: every edge of seven vertices by a coin, every
     operation evenly, then pruned, until one has 9 edges at most.
 
@@ -41,12 +52,15 @@ class Nb101Space(Space[Nb101Arch]):
     """
 
     name = NAME
+    pattern = re.compile(r"[01]{4,49}/[\w,-]*")
 
     def sample(self, rng: Generator) -> Nb101Arch:
         while True:  # about three draws in four are cells
             coins = rng.integers(2, size=(VERTICES, VERTICES))
             ops = tuple(OPS[int(i)] for i in rng.integers(len(OPS), size=VERTICES - 2))
-            matrix = tuple(tuple(int(coins[i, j]) if i < j else 0 for j in range(VERTICES)) for i in range(VERTICES))
+            matrix = tuple(
+                tuple(int(coins[i, j]) if i < j else 0 for j in range(VERTICES)) for i in range(VERTICES)
+            )
             cell = prune(Nb101Arch(matrix, ops))
             if cell is not None and len(cell.edges) <= EDGES:
                 return cell
@@ -108,6 +122,26 @@ class Nb101Space(Space[Nb101Arch]):
             f"{str(data)[:80]} does not describe a NAS-Bench-101 cell",
             f'write {{"space": "{NAME}", "matrix": [[0, 1, 0], ...], "ops": ["input", "conv3x3-bn-relu", "output"]}}',
         )
+
+    def from_text(self, text: str) -> Nb101Arch:
+        return Nb101Arch.from_text(text)
+
+    def blueprint(
+        self,
+        arch: Nb101Arch,
+        classes: int = 10,
+        image: int = 32,
+        channels: int = 16,
+        cells: int = 3,
+        stacks: int = 3,
+    ) -> Blueprint:
+        return Nb101Blueprint(canonical(arch), Nb101Skeleton(channels, stacks, cells, classes, image))
+
+    def rows(self, name: str, arch: Nb101Arch) -> list[Row]:
+        boxes = [Box("in", "the cell's input", "sparse")]
+        boxes += [Box(_LABELS[op], f"vertex {v}: {op}") for v, op in enumerate(arch.ops, start=1)]
+        boxes.append(Box("out", "the cell's output", "sparse"))
+        return [Row(name, tuple(boxes), tuple(Link(i, j) for i, j in arch.edges))]
 
 
 def _one_change_away(arch: Nb101Arch) -> Iterator[Nb101Arch]:

@@ -6,7 +6,7 @@
 
 A forward pass is a pure function of weights and gates, with the statistics of the batch at hand. Every
 operation's result is multiplied by its gates: one-hot gates give the discrete network, softmax gives a mixture.
-Names of spaces are those of `recnas.space.vision`; the plans are in `recnas.model.cell_supernet_plans`.
+Names of spaces are those of `recnas.space.vision`; the plans are in `recnas.model.supernets.registry`.
 
 What cannot matter is not computed. An operation behind two gates of 0 has no influence, not even on
 derivatives. Behind one gate of 0 it matters only to that gate's derivative, and its own weights do not: their
@@ -24,10 +24,9 @@ from torch import Tensor, nn
 
 from recnas.errors import ConfigError
 from recnas.model.blueprint import Running, initial
-from recnas.model.cell_supernet_base import Factor, SuperPlan
-from recnas.model.cell_supernet_plans import PLANS
-from recnas.model.nasbench201 import mean_of_neighbours
 from recnas.model.nasrec.init import attach
+from recnas.model.supernets.base import Factor, SupernetSpec
+from recnas.model.supernets.registry import SUPERNETS
 from recnas.space.base import nearest_name
 from recnas.space.blueprint import Counting, Shape
 
@@ -42,7 +41,7 @@ class CellSupernet(nn.Module):
         seed: the same seed gives the same initial weights, in every process.
     """
 
-    def __init__(self, plan: SuperPlan, seed: int = 0) -> None:
+    def __init__(self, plan: SupernetSpec, seed: int = 0) -> None:
         super().__init__()
         self.plan = plan
         found = _Counting()
@@ -60,20 +59,25 @@ class CellSupernet(nn.Module):
         return self.plan.run(_Running(params, gates), images)
 
 
-def build_supernet(space: str, classes: int = 10, image: int = 32, seed: int = 0, **sizes: Any) -> CellSupernet:
+def build_supernet(
+    space: str, classes: int = 10, image: int = 32, seed: int = 0, **sizes: Any
+) -> CellSupernet:
     """The supernet of a space; `sizes` are `channels`, `cells` (and `layers`, `width` of the MLP space)."""
-    builder = PLANS.get(space)
+    builder = SUPERNETS.get(space)
     if builder is None:
-        raise ConfigError(f"there is no supernet of {space!r}.", nearest_name(space, tuple(PLANS)))
+        raise ConfigError(f"there is no supernet of {space!r}.", nearest_name(space, tuple(SUPERNETS)))
     unknown = [name for name in sizes if name not in builder.sizes]
     if unknown:
         raise ConfigError(
-            f"the supernet of {space} has no setting {', '.join(unknown)}.", f"It has: {', '.join(builder.sizes)}."
+            f"the supernet of {space} has no setting {', '.join(unknown)}.",
+            f"It has: {', '.join(builder.sizes)}.",
         )
     return CellSupernet(builder.make(classes, image, **sizes), seed)
 
 
-def one_hot(plan: SuperPlan, choices: Sequence[int], dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+def one_hot(
+    plan: SupernetSpec, choices: Sequence[int], dtype: torch.dtype = torch.float32
+) -> dict[str, Tensor]:
     """The picks of a discrete network, by decision."""
     picks = {}
     for decision, choice in zip(plan.decisions, choices, strict=True):
@@ -87,7 +91,9 @@ def one_hot(plan: SuperPlan, choices: Sequence[int], dtype: torch.dtype = torch.
 class _Counting(Counting):
     """Lists the parameters of all operations, whatever the gates."""
 
-    def mix(self, terms: Sequence[tuple[Sequence[Factor], Callable[[], Shape]]], like: Shape | None = None) -> Shape:
+    def mix(
+        self, terms: Sequence[tuple[Sequence[Factor], Callable[[], Shape]]], like: Shape | None = None
+    ) -> Shape:
         shapes = [make() for _, make in terms]
         if like is not None:
             shapes.append(like)
@@ -128,8 +134,3 @@ class _Running(Running):
             return self.add(parts)
         assert like is not None, "nothing is chosen"
         return torch.zeros_like(like)
-
-    def pool(self, x: Tensor, kind: Any, size: int, stride: int, padding: int = 0) -> Tensor:
-        if (kind, size, stride, padding) == ("avg", 3, 1, 1):
-            return mean_of_neighbours(x)
-        return super().pool(x, kind, size, stride, padding)
