@@ -21,7 +21,7 @@ from recnas.data.schema import Schema
 from recnas.errors import ConfigError
 from recnas.jobs.settings import SpaceSettings, make_space
 from recnas.model.embeddings import Optimizer
-from recnas.model.embeddings_sharding import allowed, make_plan
+from recnas.model.embeddings.sharding import allowed, make_plan
 from recnas.progress import human_bytes
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.cost import Cost, count

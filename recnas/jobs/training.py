@@ -17,7 +17,7 @@ from recnas.data.schema import Schema
 from recnas.errors import ConfigError, DataError
 from recnas.jobs.forecast import available_memory
 from recnas.model.embeddings import Embeddings, build_embeddings
-from recnas.model.embeddings_sharded import ShardedEmbeddings, build_sharded
+from recnas.model.embeddings.sharded import ShardedEmbeddings, build_sharded
 from recnas.progress import Progress
 from recnas.run import RunDir
 from recnas.space.nasrec.layers import NetShape

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from recnas.model import taps
+from recnas.model import observe
 from recnas.model.nasrec.init import attach
 from recnas.space.blueprint import Blueprint, Parameter, Pass, Shape, same_padding, walk
 
@@ -128,7 +128,7 @@ class Running(Pass[Tensor]):
         weight, offset = self.params[f"{name}.weight"], self.params.get(f"{name}.bias")
         pad = same_padding(size, dilation) if padding is None else padding
         out = F.conv2d(x, weight, offset, stride, pad, dilation, groups)
-        taps.conv2d(weight, x, out, offset, stride, pad, dilation, groups)
+        observe.conv2d(weight, x, out, offset, stride, pad, dilation, groups)
         return out
 
     def linear(
@@ -146,26 +146,26 @@ class Running(Pass[Tensor]):
             x if scale == 1.0 else x * scale
         )  # before the product, so that what is reported is `weight` itself
         out = F.linear(x, weight, offset)
-        taps.linear(weight, x, out, offset)
+        observe.linear(weight, x, out, offset)
         return out
 
     def norm(self, name: str, x: Tensor, affine: bool = True) -> Tensor:
-        if taps.norms_are_off():
+        if observe.norms_are_off():
             return x
-        taps.norm(x, (CHANNELS,))
+        observe.norm(x, (CHANNELS,))
         gain, offset = self.params.get(f"{name}.weight"), self.params.get(f"{name}.bias")
         return F.batch_norm(x, None, None, gain, offset, training=True)
 
     def activate(self, x: Tensor, kind: str = "relu", slope: float = 0.01) -> Tensor:
         if kind in ("relu", "leaky_relu"):
-            taps.relu(x)
+            observe.relu(x)
             return x.relu() if kind == "relu" else F.leaky_relu(x, slope)
         if kind == "sigmoid":
             return x.sigmoid() - 0.5  # zero at zero, as Eigen-NAS has it
         return x.tanh() if kind == "tanh" else F.silu(x)
 
     def activate_again(self, x: Tensor, active: Tensor) -> Tensor:
-        taps.relu(x)
+        observe.relu(x)
         return active
 
     def pool(
@@ -199,7 +199,7 @@ class Running(Pass[Tensor]):
         return x.flatten(1)
 
     def features(self, x: Tensor) -> Tensor:
-        taps.features(x)
+        observe.features(x)
         return x
 
 

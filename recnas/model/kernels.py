@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from recnas.model import taps
+from recnas.model import observe
 
 # Scores held at a time by the attention: two buffers of 2 MB stay in cache, [B, 8, 64, 64] would not.
 _SCORES_AT_A_TIME = 2**19
@@ -44,7 +44,7 @@ def _plain() -> bool:
     """Whether ordinary operations are needed, because something wants to see or transform each of them."""
     return (
         _plain_wanted
-        or taps.listening()
+        or observe.listening()
         or torch.compiler.is_compiling()
         or torch.is_autocast_enabled("cpu")  # lower precision is chosen operation by operation
         or torch.is_autocast_enabled("cuda")
@@ -65,7 +65,7 @@ def linear(xs: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor | None)
     for x, weight in zip(xs[1:], weights[1:]):
         out = out + F.linear(x, weight)
     for j, (x, weight) in enumerate(zip(xs, weights)):
-        taps.linear(weight, x, out, bias if j == 0 else None)
+        observe.linear(weight, x, out, bias if j == 0 else None)
     return out
 
 

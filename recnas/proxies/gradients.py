@@ -114,7 +114,9 @@ class _LeafMoments:
 
     def add(self, gradient: Tensor) -> None:
         self.dots.append(self._dot(gradient))
-        for g, first, total, squares, sizes in _pieces(gradient, self.first, self.sum, self.squares, self.sizes):
+        for g, first, total, squares, sizes in _pieces(
+            gradient, self.first, self.sum, self.squares, self.sizes
+        ):
             deviation = g - first
             total += deviation
             squares.addcmul_(deviation, deviation)

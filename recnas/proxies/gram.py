@@ -24,10 +24,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from recnas.model.taps import ConvUse, LinearUse
+from recnas.model.observe import ConvUse, LinearUse
 from recnas.proxies.base import Stats, check_finite
 from recnas.proxies.network import true_logits
-from recnas.proxies.tape import TapedPass, dead_reason
+from recnas.proxies.recorded_pass import RecordedPass, dead_reason
 
 # Numbers held at a time: of per-sample gradients of one layer, of products of pairs, of whole gradients.
 _PIECE = 2**24
@@ -73,7 +73,7 @@ class LogitGram(Gram):
 
     @classmethod
     def compute(cls, stats: Stats) -> Self:
-        taped = stats.get(TapedPass)
+        taped = stats.get(RecordedPass)
         return cls(*_from_tape(taped, taped.logit_gradients.outputs if taped.dead is None else {}, 1.0))
 
 
@@ -82,7 +82,7 @@ class LossGram(Gram):
 
     @classmethod
     def compute(cls, stats: Stats) -> Self:
-        taped = stats.get(TapedPass)
+        taped = stats.get(RecordedPass)
         # The pass differentiates the mean loss: undo its 1 / m.
         outputs = taped.loss_gradients.outputs if taped.dead is None else {}
         return cls(*_from_tape(taped, outputs, float(len(taped))))
@@ -138,7 +138,7 @@ class ExactNtk(Gram):
 
 
 def _from_tape(
-    taped: TapedPass, outputs: Mapping[int, Tensor], scale: float
+    taped: RecordedPass, outputs: Mapping[int, Tensor], scale: float
 ) -> tuple[Tensor, str | None, float]:
     eps = torch.finfo(taped.logits.dtype).eps
     if taped.dead is not None:

@@ -6,8 +6,8 @@ import torch
 
 from recnas.proxies.base import Proxy, Score, Stats, check_finite
 from recnas.proxies.network import sample_losses
+from recnas.proxies.recorded_pass import dead_reason
 from recnas.proxies.saliency import NO_GRADIENT
-from recnas.proxies.tape import dead_reason
 
 
 class Grasp(Proxy):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from recnas.proxies.base import Proxy, Score, Stats
-from recnas.proxies.tape import TapedPass
+from recnas.proxies.recorded_pass import RecordedPass
 
 EPS = 1e-5
 CONSTANT_ROW = "the input gradient of an example is constant: its logits do not depend on its inputs"
@@ -35,10 +35,10 @@ class JacobCov(Proxy):
     """
 
     name = "jacob_cov"
-    needs = (TapedPass,)
+    needs = (RecordedPass,)
 
     def score(self, stats: Stats) -> Score:
-        taped = stats.get(TapedPass)
+        taped = stats.get(RecordedPass)
         if taped.dead is not None:
             return self.degenerate(taped.dead)
         correlated = correlation(taped.input_gradients)
@@ -58,10 +58,10 @@ class EpeNas(Proxy):
     """
 
     name = "epe_nas"
-    needs = (TapedPass,)
+    needs = (RecordedPass,)
 
     def score(self, stats: Stats) -> Score:
-        taped = stats.get(TapedPass)
+        taped = stats.get(RecordedPass)
         if taped.dead is not None:
             return self.degenerate(taped.dead)
         many = taped.logits.dim() > 1 and taped.logits.shape[1] > 100

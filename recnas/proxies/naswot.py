@@ -7,7 +7,7 @@ from collections import Counter
 import torch
 
 from recnas.proxies.base import Proxy, Score, Stats
-from recnas.proxies.tape import TapedPass
+from recnas.proxies.recorded_pass import RecordedPass
 
 _UNITS = 2**22  # per product: counts in float32 are exact below 2^24
 
@@ -20,10 +20,10 @@ class Naswot(Proxy):
     """
 
     name = "naswot"
-    needs = (TapedPass,)
+    needs = (RecordedPass,)
 
     def score(self, stats: Stats) -> Score:
-        taped = stats.get(TapedPass)
+        taped = stats.get(RecordedPass)
         if taped.dead is not None:
             return self.degenerate(taped.dead)
         if not taped.before_relu:

@@ -3,7 +3,7 @@
 A network is parameters by name and a function of them; the tensors in `params` are leaves that require
 gradients and may be views into shared weights. `forward` must be a pure function: no buffers change, no
 random numbers are drawn, and batch statistics are always those of the batch at hand. It reports its layers
-to `recnas.model.taps` when somebody listens.
+to `recnas.model.observe` when somebody listens.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from recnas.proxies.base import Proxy, Score, Stats
 from recnas.proxies.gram import ExactNtk, Gram, LogitGram, LossGram
-from recnas.proxies.tape import TapedPass
+from recnas.proxies.recorded_pass import RecordedPass
 
 ZERO = "the Gram matrix is zero: no live path from a parameter to the logits"
 SINGULAR = "the Gram matrix is singular: the network cannot tell some examples apart"
@@ -22,7 +22,7 @@ SINGULAR = "the Gram matrix is singular: the network cannot tell some examples a
 
 class _GramProxy(Proxy):
     kernel: ClassVar[type[Gram]] = LogitGram
-    needs: ClassVar[tuple[type, ...]] = (LogitGram, TapedPass)
+    needs: ClassVar[tuple[type, ...]] = (LogitGram, RecordedPass)
 
     def score(self, stats: Stats) -> Score:
         gram = stats.get(self.kernel)  # type: ignore[type-var]
@@ -105,7 +105,7 @@ class EigenNas(_GramProxy):
 class GradNormSamples(_GramProxy):
     """Mean over examples of the norm of their own loss gradient: HNAS' equation 2 with the norm inside."""
 
-    name, kernel, needs = "grad_norm_samples", LossGram, (LossGram, TapedPass)
+    name, kernel, needs = "grad_norm_samples", LossGram, (LossGram, RecordedPass)
 
     def read(self, gram: Gram) -> Score:
         return Score(float(gram.matrix.diagonal().clamp(min=0).sqrt().mean()))

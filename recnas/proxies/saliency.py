@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import torch
 
-from recnas.model.taps import ConvUse, LinearUse
+from recnas.model.observe import ConvUse, LinearUse
 from recnas.proxies.base import Proxy, Score, Stats
-from recnas.proxies.tape import FirstGradient, TapedPass
+from recnas.proxies.recorded_pass import FirstGradient, RecordedPass
 
 NO_GRADIENT = "the gradient of every weight is zero: no live path from a parameter to the loss"
 
@@ -22,7 +22,7 @@ NO_GRADIENT = "the gradient of every weight is zero: no live path from a paramet
 class _FirstGradientProxy(Proxy):
     """A number from the sums of the first gradient; degenerate if the network is dead or has no gradient."""
 
-    needs: ClassVar[tuple[type, ...]] = (FirstGradient, TapedPass)
+    needs: ClassVar[tuple[type, ...]] = (FirstGradient, RecordedPass)
 
     def score(self, stats: Stats) -> Score:
         first = stats.get(FirstGradient)
@@ -125,10 +125,10 @@ class Fisher(Proxy):
     """
 
     name = "fisher"
-    needs = (TapedPass,)
+    needs = (RecordedPass,)
 
     def score(self, stats: Stats) -> Score:
-        taped = stats.get(TapedPass)
+        taped = stats.get(RecordedPass)
         if taped.dead is not None:
             return self.degenerate(taped.dead)
         gradients = taped.loss_gradients.outputs

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from recnas.model.taps import ConvUse
+from recnas.model.observe import ConvUse
 from recnas.proxies.base import Proxy, Score, Stats
-from recnas.proxies.tape import TapedPass
+from recnas.proxies.recorded_pass import RecordedPass
 
 
 class Params(Proxy):
@@ -23,10 +23,10 @@ class Flops(Proxy):
     """
 
     name = "flops"
-    needs = (TapedPass,)
+    needs = (RecordedPass,)
 
     def score(self, stats: Stats) -> Score:
-        taped = stats.get(TapedPass)
+        taped = stats.get(RecordedPass)
         total = 0
         for use in taped.layers:
             per_output = use.weight[0].numel() if isinstance(use, ConvUse) else use.weight.shape[1]

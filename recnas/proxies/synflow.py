@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from recnas.model.taps import without_norms
+from recnas.model.observe import without_norms
 from recnas.proxies.base import Proxy, Score, Stats
 
 NO_SIGNAL = "no signal from the inputs reaches the logits"

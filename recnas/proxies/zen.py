@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from recnas.model.taps import NormUse, Tape, listen
+from recnas.model.observe import NormUse, Observed, listen
 from recnas.proxies.base import Proxy, ProxyError, Score, Stats
 
 SMALL = 0.01  # size of the change
@@ -49,15 +49,15 @@ class Zen(Proxy):
         terms = {"log_change": math.log(change), "log_scale": sum(0.5 * math.log(v) for v in variances)}
         return Score(sum(terms.values()), terms)
 
-    def _features(self, stats: Stats, params: dict[str, Tensor], inputs: tuple[Tensor, ...]) -> Tape:
-        with listen(Tape()) as tape:
+    def _features(self, stats: Stats, params: dict[str, Tensor], inputs: tuple[Tensor, ...]) -> Observed:
+        with listen(Observed()) as observed:
             stats.network.forward(params, inputs)
-        if tape.features is None:
+        if observed.features is None:
             raise ProxyError(
                 "zen needs to know what the classifier reads, and this network does not say.",
-                "Call recnas.model.taps.features(x) on it in the network's forward.",
+                "Call recnas.model.observe.features(x) on it in the network's forward.",
             )
-        return tape
+        return observed
 
 
 def _fresh(name: str, leaf: Tensor, generator: torch.Generator) -> Tensor:

@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from recnas.model import taps
+from recnas.model import observe
 from recnas.proxies.base import Proxy, Score
 from recnas.proxies.engine import score
 from recnas.proxies.gram import factors
@@ -84,15 +84,15 @@ class TinyNetwork:
         for i in range(3):
             weight, bias = params[f"{i}.weight"], params.get(f"{i}.bias")
             if i == 2:
-                taps.features(x)
+                observe.features(x)
             y = F.linear(x, weight, bias)
-            taps.linear(weight, x, y, bias)
+            observe.linear(weight, x, y, bias)
             x = y
-            if i == 0 and not self.plain and not taps.norms_are_off():
-                taps.norm(x, (0,))
+            if i == 0 and not self.plain and not observe.norms_are_off():
+                observe.norm(x, (0,))
                 x = F.layer_norm(x, x.shape[1:], params["norm.weight"], params["norm.bias"])
             if i < 2:
-                taps.relu(x)
+                observe.relu(x)
                 x = torch.relu(x)
         return x.squeeze(1) if x.shape[1] == 1 else x
 
@@ -187,8 +187,8 @@ class ProxyConformance:
                 assert not any(x.requires_grad for batch in batches for x in batch.inputs)
                 after = _snapshot(network, batches)
                 assert all(torch.equal(a, b) for a, b in zip(before, after)), "weights or data changed"
-                assert not taps.listening()
-                assert not taps.norms_are_off()
+                assert not observe.listening()
+                assert not observe.norms_are_off()
 
     def test_is_deterministic(self) -> None:
         for network in self.sound():
@@ -287,7 +287,7 @@ class ScoredNetworkConformance:
 
     def test_listening_changes_nothing(self) -> None:
         network, batch = self.case()
-        with taps.listen(taps.Tape()):
+        with observe.listen(observe.Observed()):
             watched = network.forward(network.params, batch.inputs)
         torch.testing.assert_close(
             watched, network.forward(network.params, batch.inputs), rtol=self.tolerance, atol=self.tolerance
@@ -296,17 +296,17 @@ class ScoredNetworkConformance:
     def test_reported_layers_explain_every_weights_gradient(self) -> None:
         """What a layer read times what comes back to it, summed over examples, is the gradient of its weight."""
         network, batch = self.case()
-        tape = taps.Tape()
-        with taps.listen(tape):
+        observed = observe.Observed()
+        with observe.listen(observed):
             loss = sample_losses(network.forward(network.params, batch.inputs), batch.labels).mean()
-        outputs = {id(use.output): use.output for use in tape.layers}
+        outputs = {id(use.output): use.output for use in observed.layers}
         back = torch.autograd.grad(loss, list(outputs.values()), retain_graph=True, allow_unused=True)
         at_output = {key: g for key, g in zip(outputs, back) if g is not None}
         for name, leaf in network.params.items():
             if leaf.dim() < 2:
                 continue
             (expected,) = torch.autograd.grad(loss, leaf, retain_graph=True, allow_unused=True)
-            uses = [use for use in tape.layers if use.weight is leaf and id(use.output) in at_output]
+            uses = [use for use in observed.layers if use.weight is leaf and id(use.output) in at_output]
             if expected is None or not expected.any():
                 continue
             assert uses, f"no use of {name} was reported"
@@ -322,12 +322,12 @@ class ScoredNetworkConformance:
 
     def test_features_are_reported_and_norms_can_be_left_out(self) -> None:
         network, batch = self.case()
-        with taps.listen(taps.Tape()) as tape:
+        with observe.listen(observe.Observed()) as observed:
             network.forward(network.params, batch.inputs)
-        assert tape.features is not None, "call taps.features on what the classifier reads"
-        with taps.listen(taps.Tape()) as tape, taps.without_norms():
+        assert observed.features is not None, "call observe.features on what the classifier reads"
+        with observe.listen(observe.Observed()) as observed, observe.without_norms():
             network.forward(network.params, batch.inputs)
-        assert not tape.norms, "normalisations ran although they are switched off"
+        assert not observed.norms, "normalisations ran although they are switched off"
 
     def test_runs_in_float64(self) -> None:
         network, batch = self.case()

@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 4 -m recnas train arch.json --data data/criteo --out runs/best
 
 All processes see the same batches as one process would: of each batch, process r takes the r-th stretch of
-rows. Tables are sharded (`recnas.model.embeddings_sharded`); the network is whole in every process, and its
+rows. Tables are sharded (`recnas.model.embeddings.sharded`); the network is whole in every process, and its
 gradients are added up before each step, so that all copies stay the same. The gradient is that of the mean
 loss over the whole batch, and it is clipped by its norm over everything, wherever it lies. The first process
 alone writes files. A checkpoint is the one a single process would write, so a run may go on with another

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from recnas.errors import RunError
-from recnas.model import heap
+from recnas.model import memory
 
 Slice = tuple[str, Tensor, str, tuple[slice, ...]]  # leaf name, leaf, storage name, region of the storage
 
@@ -152,8 +152,8 @@ def _bounded(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 def _tidy(updated: int) -> None:
     """After a large step, hand the memory of its gradients back: the next step may need it elsewhere."""
-    if updated >= heap.LARGE:
-        heap.trim()
+    if updated >= memory.LARGE:
+        memory.trim()
 
 
 def _load(mine: dict[str, Tensor], saved: Mapping[str, Tensor]) -> None:

@@ -17,7 +17,7 @@ ROWS: list[tuple[str, ...]] = [
     ("config", "run"),
     ("data.schema", "data.batch"),
     ("space",),
-    ("data", "model.embeddings", "model.kernels", "model.taps"),
+    ("data", "model.embeddings", "model.kernels", "model.observe"),
     ("model", "baselines", "theory"),
     ("train", "proxies"),
     ("search", "engines"),

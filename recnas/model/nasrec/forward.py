@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from recnas.model import taps
-from recnas.model.heap import LARGE, trim_when_differentiated
+from recnas.model import observe
+from recnas.model.memory import LARGE, trim_when_differentiated
 from recnas.model.nasrec import operators as ops
 from recnas.model.nasrec.operators import FORWARDS, BlockInputs
 from recnas.space.nasrec.arch import FM, MERGE
@@ -36,7 +36,7 @@ def run(plan: Plan, params: Params, dense: Tensor, embedded: Tensor) -> Tensor:
     sparse_out: list[tuple[Tensor, ...]] = [(embedded.permute(2, 0, 1).contiguous(),)]
     training = torch.is_grad_enabled()
     # Joining the rows once per block is faster, but backward then keeps a second copy of every stream.
-    frugal = training and plan.elements >= LARGE // 4 and not taps.listening()
+    frugal = training and plan.elements >= LARGE // 4 and not observe.listening()
     for block in plan.blocks:
         y_dense, y_sparse = _run_block(block, plan, params, dense_out, sparse_out, frugal)
         if training and plan.elements >= LARGE and y_dense is not None:

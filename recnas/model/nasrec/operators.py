@@ -21,15 +21,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from recnas.model import kernels, taps
+from recnas.model import kernels, observe
 from recnas.space.nasrec.arch import DOT, EFC, FC, GATE, SUM, TRANSFORMER, Block
 from recnas.space.nasrec.layers import Layer, NetShape
 from recnas.space.nasrec.operators import HEADS, DotLayers, GateLayers, SumLayers, TransformerLayers
 
 
 def relu(x: Tensor, batch_axis: int = 0) -> Tensor:
-    if taps.listening():
-        taps.relu(x, batch_axis)
+    if observe.listening():
+        observe.relu(x, batch_axis)
         return torch.relu(x)
     # In place: what comes before (a Linear or a LayerNorm) does not need its own output for backward.
     return torch.relu_(x)
@@ -93,7 +93,7 @@ def row_layer(xs: Sequence[Tensor], layer: Weights) -> Tensor:
     """Linear over the joined rows of `xs: [D, B, rows_j]` to `[D, B, n]`, then LayerNorm over the n rows."""
     if not layer.weight:
         out = join(xs)
-    elif taps.listening():
+    elif observe.listening():
         out = _reported_row_layer(join(xs), layer)
     elif len(xs) > 1 and len(layer.weight) == len(xs):
         flat = kernels.linear([x.flatten(0, 1) for x in xs], layer.weight, layer.bias)
@@ -111,14 +111,14 @@ def _reported_row_layer(x: Tensor, layer: Weights) -> Tensor:
     out = sum(F.linear(piece, weight) for piece, weight in zip(pieces[1:], layer.weight[1:]))
     out = F.linear(pieces[0], layer.weight[0], layer.bias) + out
     for piece, weight, bias in zip(pieces, layer.weight, (layer.bias, *[None] * (len(pieces) - 1))):
-        taps.linear(weight, piece, out, bias, batch_axis=1)
+        observe.linear(weight, piece, out, bias, batch_axis=1)
     return out
 
 
 def layer_norm(x: Tensor, norm: tuple[Tensor, Tensor] | None) -> Tensor:
-    if norm is None or taps.norms_are_off():
+    if norm is None or observe.norms_are_off():
         return x
-    taps.norm(x, tuple(range(x.dim() - 1)))
+    observe.norm(x, tuple(range(x.dim() - 1)))
     return F.layer_norm(x, (x.shape[-1],), norm[0], norm[1])
 
 
@@ -199,15 +199,15 @@ def column_layer(x: Tensor, layer: Weights) -> Tensor:
     """Linear along D, `[D, B, rows]` to `[n, B, rows]`; always with a bias."""
     assert layer.bias is not None
     out = torch.addmm(layer.bias.unsqueeze(1), layer.weight[0], x.flatten(1)).unflatten(1, x.shape[1:])
-    taps.linear(layer.weight[0], x, out, layer.bias, axis=0, batch_axis=1)
+    observe.linear(layer.weight[0], x, out, layer.bias, axis=0, batch_axis=1)
     return out
 
 
 def column_norm(x: Tensor, norm: tuple[Tensor, Tensor] | None) -> Tensor:
     assert norm is not None
-    if taps.norms_are_off():
+    if observe.norms_are_off():
         return x
-    taps.norm(x, tuple(range(1, x.dim())))
+    observe.norm(x, tuple(range(1, x.dim())))
     return kernels.column_norm(x, norm[0], norm[1])
 
 
@@ -227,7 +227,7 @@ def logit(parts: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor, widt
 
     One weight for all parts is cut by `widths`.
     """
-    if taps.listening():
+    if observe.listening():
         return _reported_logit(parts, weights, bias)
     if len(weights) != len(parts):
         weights = weights[0].split(list(widths), 1)
@@ -243,7 +243,7 @@ def logit(parts: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor, widt
 
 def _reported_logit(parts: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor) -> Tensor:
     flat = [part.permute(1, 2, 0).flatten(1) if part.dim() == 3 else part for part in parts]
-    taps.features(join(flat))
+    observe.features(join(flat))
     if len(weights) != len(flat):
         flat = [join(flat)]
     return kernels.linear(flat, weights, bias).squeeze(-1)

@@ -14,7 +14,7 @@ from recnas.errors import BackendMissing, ConfigError
 from recnas.jobs.plan import KEPT_FREE, Devices, DoesNotFit, ShardingForecast, plan
 from recnas.jobs.plan_tables import KNOWN, known_tables
 from recnas.jobs.settings import SpaceSettings
-from recnas.model.embeddings_fused import load_kernels
+from recnas.model.embeddings.fused import load_kernels
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.cost import count
 from recnas.train.settings import TrainSettings

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from recnas.errors import ConfigError
 from recnas.model.blueprint import Network, Trainable
-from recnas.model.taps import ConvUse, Tape, listen
+from recnas.model.observe import ConvUse, Observed, listen
 from recnas.model.vision import build_scored
 from recnas.proxies.engine import score
 from recnas.proxies.network import ScoringBatch
@@ -76,11 +76,11 @@ def check_cost(blueprint: Blueprint, x: Tensor) -> None:
     """Arithmetic against the parameters that were built and the layers that ran."""
     network, found = Network(blueprint), count(blueprint)
     assert sum(leaf.numel() for leaf in network.params.values()) == found.params
-    tape = Tape()
-    with torch.no_grad(), listen(tape):
+    observed = Observed()
+    with torch.no_grad(), listen(observed):
         network(network.params, (x[:2].float(),))
     macs = 0
-    for use in tape.layers:
+    for use in observed.layers:
         places = use.output[0, 0].numel() if isinstance(use, ConvUse) else 1
         macs += places * (use.weight.numel() + (0 if use.bias is None else use.bias.numel()))
     assert macs == found.macs

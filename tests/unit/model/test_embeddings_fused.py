@@ -11,9 +11,8 @@ import torch
 
 from recnas.data.schema import Schema
 from recnas.errors import BackendMissing
-from recnas.model import embeddings_fused
-from recnas.model.embeddings import build_embeddings
-from recnas.model.embeddings_choice import choose_backend
+from recnas.model.embeddings import build_embeddings, fused
+from recnas.model.embeddings.factory import choose_backend
 
 SCHEMA = Schema.of_shape(0, [5, 6])
 
@@ -25,8 +24,8 @@ def test_a_broken_triple_is_one_sentence(error: Exception, monkeypatch: pytest.M
     def broken() -> None:
         raise error
 
-    monkeypatch.setattr(embeddings_fused, "_loaded", None)
-    monkeypatch.setattr(embeddings_fused, "_import_kernels", broken)
+    monkeypatch.setattr(fused, "_loaded", None)
+    monkeypatch.setattr(fused, "_import_kernels", broken)
     for _ in range(2):  # the second time from memory: a half-imported library fails differently
         with pytest.raises(BackendMissing, match=r"torch 2\.13, torchrec 1\.8 and fbgemm 1\.8") as caught:
             build_embeddings(SCHEMA, backend="fused")
@@ -35,10 +34,10 @@ def test_a_broken_triple_is_one_sentence(error: Exception, monkeypatch: pytest.M
 
 
 def test_import_of_a_missing_library_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embeddings_fused, "_loaded", None)
+    monkeypatch.setattr(fused, "_loaded", None)
     monkeypatch.setitem(sys.modules, "fbgemm_gpu", None)
     with pytest.raises(BackendMissing):
-        embeddings_fused.load_kernels()
+        fused.load_kernels()
 
 
 def test_auto_takes_the_faster_backend_of_the_device() -> None:
@@ -71,6 +70,6 @@ def test_a_first_step_prints_nothing_and_leaves_logging_alone() -> None:
 
 def test_quiet_restores_logging() -> None:
     before = list(logging.getLogger().handlers)
-    with embeddings_fused._quiet():
+    with fused._quiet():
         logging.info("import-time chatter")
     assert logging.getLogger().handlers == before

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recnas.model.blueprint import Network
-from recnas.model.taps import ConvUse, LinearUse, Tape, listen, without_norms
+from recnas.model.observe import ConvUse, LinearUse, Observed, listen, without_norms
 from recnas.proxies.engine import score
 from recnas.proxies.network import ScoringBatch
 from recnas.proxies.sigeo import SiGeo, ZiCo
@@ -163,11 +163,11 @@ def test_counted_parameters_are_the_built_ones(digits: str, body: Nb201Skeleton)
     network = nb201_network(cell(digits), body)
     cost = count(cell(digits), body)
     assert sum(p.numel() for p in network.parameters()) == cost.params
-    tape = Tape()
-    with torch.no_grad(), listen(tape):
+    observed = Observed()
+    with torch.no_grad(), listen(observed):
         network(network.params, (images(1, body, dtype=torch.float32),))
     macs = 0
-    for use in tape.layers:
+    for use in observed.layers:
         positions = use.output[0, 0].numel() if isinstance(use, ConvUse) else 1
         macs += positions * (use.weight.numel() + (0 if use.bias is None else use.bias.numel()))
     assert macs == cost.macs
@@ -175,26 +175,26 @@ def test_counted_parameters_are_the_built_ones(digits: str, body: Nb201Skeleton)
 
 @pytest.mark.parametrize("digits", [*ARCHS, "000000"])
 def test_taps_report_every_layer_once(digits: str) -> None:
-    network, tape = nb201_network(cell(digits), SMALL), Tape()
+    network, observed = nb201_network(cell(digits), SMALL), Observed()
     x = images(dtype=torch.float32)
-    with listen(tape):
+    with listen(observed):
         heard = network(network.params, (x,))
     torch.testing.assert_close(heard, network(network.params, (x,)), rtol=0, atol=0)
     edges = sum(live and "conv" in op for op, live in zip(cell(digits).ops, live_edges(cell(digits))))
     inside = edges * 3 * SMALL.cells
-    assert Counter(map(type, tape.layers)) == {ConvUse: 1 + 6 + inside, LinearUse: 1}
-    assert len(tape.before_relu) == 4 + 1 + inside
-    assert len(tape.norms) == 1 + 4 + 1 + inside
-    assert {norm.kept for norm in tape.norms} == {(1,)}
-    assert tape.features is not None
-    assert tape.features.shape == (6, 16, 2, 2)
+    assert Counter(map(type, observed.layers)) == {ConvUse: 1 + 6 + inside, LinearUse: 1}
+    assert len(observed.before_relu) == 4 + 1 + inside
+    assert len(observed.norms) == 1 + 4 + 1 + inside
+    assert {norm.kept for norm in observed.norms} == {(1,)}
+    assert observed.features is not None
+    assert observed.features.shape == (6, 16, 2, 2)
     given = {id(leaf) for leaf in network.params.values()}
-    used = [use.weight for use in tape.layers]
+    used = [use.weight for use in observed.layers]
     assert {id(weight) for weight in used} <= given
     assert (
         len({id(weight) for weight in used}) == len(used) == sum(p.dim() > 1 for p in network.params.values())
     )
-    for use in tape.layers:
+    for use in observed.layers:
         if isinstance(use, ConvUse):
             again = F.conv2d(
                 use.input, use.weight, use.bias, use.stride, use.padding, use.dilation, use.groups
@@ -203,11 +203,11 @@ def test_taps_report_every_layer_once(digits: str) -> None:
 
 
 def test_normalisations_can_be_left_out() -> None:
-    network, tape = nb201_network(cell("341311"), SMALL), Tape()
+    network, observed = nb201_network(cell("341311"), SMALL), Observed()
     x = images(dtype=torch.float32)
-    with without_norms(), listen(tape):
+    with without_norms(), listen(observed):
         bare = network(network.params, (x,))
-    assert not tape.norms
+    assert not observed.norms
     literal = Literal(cell("341311"), SMALL).copy_from(network)
     for module in literal.modules():
         for name, child in module.named_children():

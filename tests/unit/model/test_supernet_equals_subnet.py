@@ -6,7 +6,7 @@ import pytest
 import torch
 from numpy.random import default_rng
 
-from recnas.model import heap
+from recnas.model import memory
 from recnas.model.nasrec import forward
 from recnas.model.nasrec.subnet import Subnet
 from recnas.model.nasrec.supernet import Supernet
@@ -93,7 +93,7 @@ def test_the_memory_saving_form_of_large_paths_is_the_same_function(
     supernet = make_supernet(space)
     monkeypatch.setattr(forward, "LARGE", 0)  # every path counts as large
     trims = []
-    monkeypatch.setattr(heap, "trim", lambda: trims.append(1))
+    monkeypatch.setattr(memory, "trim", lambda: trims.append(1))
     for arch in draw(space, 8):
         # The twin joins its rows as small networks do: one weight, several inputs.
         assert_same(supernet, arch, *inputs())

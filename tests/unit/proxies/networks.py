@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from recnas.model import taps
+from recnas.model import observe
 from recnas.proxies.network import ScoringBatch, sample_losses, true_logits
 
 
@@ -42,12 +42,12 @@ class Net:
 def _linear(params: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
     weight, bias = params[f"{name}.weight"], params.get(f"{name}.bias")
     out = F.linear(x, weight, bias)
-    taps.linear(weight, x, out, bias)
+    observe.linear(weight, x, out, bias)
     return out
 
 
 def _relu(x: Tensor, batch_axis: int = 0) -> Tensor:
-    taps.relu(x, batch_axis)
+    observe.relu(x, batch_axis)
     return torch.relu(x)
 
 
@@ -70,7 +70,7 @@ class Mlp(Net):
         for i in range(self.depth - 1):
             x = _linear(params, f"layer{i}", x)
             x = torch.tanh(x) if self.smooth else _relu(x)
-        taps.features(x)
+        observe.features(x)
         return _linear(params, f"layer{self.depth - 1}", x)
 
 
@@ -110,22 +110,22 @@ class Clicks(Net):
         left, right = x.split(list(self.fields), -1)
         a, b, bias = params["rows.weight.a"], params["rows.weight.b"], params["rows.bias"]
         x = left @ a.T + right @ b.T + bias
-        taps.linear(a, left, x, bias, batch_axis=1)
-        taps.linear(b, right, x, batch_axis=1)
+        observe.linear(a, left, x, bias, batch_axis=1)
+        observe.linear(b, right, x, batch_axis=1)
         x = _relu(x, batch_axis=1)
         for _ in range(2):
             x = torch.tanh(self._mix(params, x))
         y = _linear(params, "dense", dense)
-        if not taps.norms_are_off():
-            taps.norm(y, (0,))
+        if not observe.norms_are_off():
+            observe.norm(y, (0,))
             y = F.layer_norm(y, y.shape[1:], params["dense.norm.weight"], params["dense.norm.bias"])
         y = torch.cat([_relu(y), x.permute(1, 0, 2).flatten(1)], 1)
-        taps.features(y)
+        observe.features(y)
         return _linear(params, "head", y).squeeze(1)
 
     def _mix(self, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
         out = torch.einsum("ed,dbn->ebn", params["mix.weight"], x) + params["mix.bias"][:, None, None]
-        taps.linear(params["mix.weight"], x, out, params["mix.bias"], axis=0, batch_axis=1)
+        observe.linear(params["mix.weight"], x, out, params["mix.bias"], axis=0, batch_axis=1)
         return out
 
 
@@ -153,21 +153,21 @@ class Conv(Net):
     def forward(self, params: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> Tensor:
         (x,) = inputs
         x = self._conv(params, "stem", x, padding=1)
-        if self.norm and not taps.norms_are_off():
-            taps.norm(x, (1,))
+        if self.norm and not observe.norms_are_off():
+            observe.norm(x, (1,))
             x = F.batch_norm(x, None, None, params["norm.weight"], params["norm.bias"], training=True)
         x = _relu(x)
         x = self._conv(params, "grouped", x, stride=2, padding=1, groups=2)
         x = self._conv(params, "depth", _relu(x), padding=2, dilation=2, groups=6)
         x = self._conv(params, "point", _relu(x), stride=2)
         x = x if self.alive else x * 0
-        taps.features(x)
+        observe.features(x)
         return _linear(params, "head", x.mean((2, 3)))
 
     def _conv(self, params, name, x, stride=1, padding=0, dilation=1, groups=1) -> Tensor:
         weight, bias = params[f"{name}.weight"], params.get(f"{name}.bias")
         out = F.conv2d(x, weight, bias, stride, padding, dilation, groups)
-        taps.conv2d(weight, x, out, bias, stride, padding, dilation, groups)
+        observe.conv2d(weight, x, out, bias, stride, padding, dilation, groups)
         return out
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from recnas.model import taps
+from recnas.model import observe
 from recnas.proxies.base import ProxyError
 from recnas.proxies.engine import score
 from recnas.proxies.jacobian import CONSTANT_ROW, correlation
@@ -27,11 +27,11 @@ def one(net: Net, found: list[ScoringBatch], name: str, seed: int = 0):
 def test_naswot_counts_equal_units(kind: str):
     net = make(kind)
     (batch,) = batches(net, m=5)
-    tape = taps.Tape()
-    with taps.listen(tape):
+    observed = observe.Observed()
+    with observe.listen(observed):
         net.forward(net.params, batch.inputs)
     same = np.zeros((5, 5))
-    for before, axis in tape.before_relu:
+    for before, axis in observed.before_relu:
         codes = (before.detach().movedim(axis, 0).flatten(1) > 0).tolist()
         for i in range(5):
             for j in range(5):
@@ -131,7 +131,7 @@ def test_synflow_by_finite_differences(kind: str):
     params = {name: p.detach().abs() for name, p in net.params.items()}
 
     def signal() -> float:
-        with taps.without_norms():
+        with observe.without_norms():
             return float(net.forward(params, inputs).sum())
 
     total = 0.0
@@ -163,15 +163,15 @@ def test_zen_step_by_step(kind: str):
             params[name] = torch.zeros_like(p) if name.endswith("bias") else torch.ones_like(p)
     x = [torch.randn(i.shape, generator=generator, dtype=i.dtype) for i in found[0].inputs]
     e = [torch.randn(i.shape, generator=generator, dtype=i.dtype) for i in found[0].inputs]
-    tapes = []
+    observed_all = []
     for inputs in (x, [a + 0.01 * b for a, b in zip(x, e)]):
-        tape = taps.Tape()
-        with taps.listen(tape):
+        observed = observe.Observed()
+        with observe.listen(observed):
             net.forward(params, inputs)
-        tapes.append(tape)
-    change = (tapes[1].features - tapes[0].features).abs().flatten(1).sum(1).mean()
+        observed_all.append(observed)
+    change = (observed_all[1].features - observed_all[0].features).abs().flatten(1).sum(1).mean()
     scale = 0.0
-    for use in tapes[0].norms:
+    for use in observed_all[0].norms:
         data = use.input.numpy()
         variance = data.var(axis=(0, 2, 3)) if kind == "conv" else data.var(axis=1)
         scale += math.log(math.sqrt(variance.mean()))

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from recnas.model import taps
+from recnas.model import observe
 from recnas.proxies.base import ProxyError, Stats
 from recnas.proxies.engine import score
 from recnas.proxies.gram import LossGram
@@ -62,14 +62,14 @@ def test_knas_is_the_mean_of_the_gram_matrix(kind: str):
 def test_fisher_by_loops(kind: str):
     net = make(kind)
     (batch,) = batches(net, m=5)
-    tape = taps.Tape()
-    with taps.listen(tape):
+    observed = observe.Observed()
+    with observe.listen(observed):
         loss = sample_losses(net.forward(net.params, batch.inputs), batch.labels).mean()
     total = 0.0
-    for use in tape.layers:  # a channel's value counts once per weight, so uses that share an output add up
+    for use in observed.layers:  # a channel's value counts once per weight, so uses that share an output add up
         (back,) = torch.autograd.grad(loss, use.output, retain_graph=True)
         product = use.output.detach() * back
-        if isinstance(use, taps.LinearUse):
+        if isinstance(use, observe.LinearUse):
             product = product.movedim((use.batch_axis, use.axis), (0, 1))
         for c in range(product.shape[1]):
             channel = sum(float(product[n, c].sum()) ** 2 for n in range(5)) / 5 / 2
@@ -137,7 +137,7 @@ def test_a_network_that_reports_the_wrong_tensor_is_told():
     class Wrong(Mlp):
         def forward(self, params, inputs):
             hidden = inputs[0] @ params["layer0.weight"].T
-            taps.linear(params["layer0.weight"], inputs[0], hidden.view(-1, 7))
+            observe.linear(params["layer0.weight"], inputs[0], hidden.view(-1, 7))
             return hidden @ params["layer1.weight"].T
 
     net = Wrong((5, 7, 3), bias=False)

@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from recnas.model import taps
-from recnas.model.taps import LinearUse
+from recnas.model import observe
+from recnas.model.observe import LinearUse
 from recnas.proxies import gram
 from recnas.proxies.base import Stats
 from recnas.proxies.engine import score
@@ -57,14 +57,14 @@ def test_one_backward_gives_every_examples_own_gradient(kind: str):
 
 def conv_rows(net: Conv, batch, loss: bool) -> torch.Tensor:
     """Activation times what comes back, example by example and pixel by pixel, for every layer."""
-    tape = taps.Tape()
-    with taps.listen(tape):
+    observed = observe.Observed()
+    with observe.listen(observed):
         logits = net.forward(net.params, batch.inputs)
     total = sample_losses(logits, batch.labels).sum() if loss else true_logits(logits, batch.labels).sum()
     rows = []
     for i in range(len(logits)):
         parts = []
-        for use in tape.layers:
+        for use in observed.layers:
             (back,) = torch.autograd.grad(total, use.output, retain_graph=True)
             only = torch.zeros_like(back)
             only[i] = back[i]

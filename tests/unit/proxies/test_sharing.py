@@ -8,8 +8,8 @@ import torch
 from recnas.proxies.base import Stats
 from recnas.proxies.engine import score
 from recnas.proxies.gram import LogitGram, LossGram
+from recnas.proxies.recorded_pass import FirstGradient, RecordedPass
 from recnas.proxies.registry import get_proxies, proxy_names
-from recnas.proxies.tape import FirstGradient, TapedPass
 from tests.unit.proxies.networks import Clicks, batches, make
 
 
@@ -35,7 +35,7 @@ def backwards(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_one_forward_and_three_backward_passes(backwards: list[int]):
-    names = [p.name for p in get_proxies(proxy_names()) if TapedPass in p.needs]
+    names = [p.name for p in get_proxies(proxy_names()) if RecordedPass in p.needs]
     names = [name for name in names if name not in ("hnas_grasp", "hnas_synflow", "hnas_exact_ntk_trace")]
     assert len(names) >= 20
     net = Counted()
@@ -62,5 +62,5 @@ def test_sums_and_matrices_outlive_the_tape():
     net = make("conv")
     stats = Stats(net, batches(net))
     kept = [stats.get(kind) for kind in (FirstGradient, LogitGram, LossGram)]
-    stats.drop(TapedPass)
+    stats.drop(RecordedPass)
     assert [stats.get(kind) for kind in (FirstGradient, LogitGram, LossGram)] == kept

@@ -24,7 +24,7 @@ from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import DataError
 from recnas.jobs.training import make_embeddings, make_loader, net_shape, new_trainer
-from recnas.model.embeddings_sharded import build_sharded
+from recnas.model.embeddings.sharded import build_sharded
 from recnas.model.nasrec.subnet import Subnet
 from recnas.model.nasrec.supernet import Supernet
 from recnas.space.nasrec import NasrecSpace
@@ -215,8 +215,8 @@ def main(folder: Path, jobs: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    from recnas.model.embeddings_fused import load_kernels
-    from recnas.model.embeddings_sharding import make_sharder, meta_tables
+    from recnas.model.embeddings.fused import load_kernels
+    from recnas.model.embeddings.sharding import make_sharder, meta_tables
 
     load_kernels()
     meta_tables(["t0"], [4], 4), make_sharder("adagrad", 0.1, 0.1)  # imports, before the forks

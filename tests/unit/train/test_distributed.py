@@ -24,8 +24,8 @@ from recnas.data.loader import BatchLoader
 from recnas.data.part import PartBatch, share_of
 from recnas.errors import BackendMissing, ConfigError
 from recnas.model.embeddings import build_embeddings
-from recnas.model.embeddings_fused import load_kernels
-from recnas.model.embeddings_sharding import allowed
+from recnas.model.embeddings.fused import load_kernels
+from recnas.model.embeddings.sharding import allowed
 from recnas.space.nasrec.json import dump_arch
 from recnas.train.checkpoint import load_latest, save
 from recnas.train.distributed import Ranks, join_ranks

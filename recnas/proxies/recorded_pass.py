@@ -1,12 +1,12 @@
 """One watched forward pass over the first batch, and the backward passes several metrics share.
 
-    taped = stats.get(TapedPass)
+    taped = stats.get(RecordedPass)
     taped.layers, taped.before_relu        # what the network reported
     taped.loss_gradients.outputs[id(use.output)]
 
 Three backward passes at most, each run when first asked for, on one kept graph: the mean loss (with respect
 to layer outputs and parameters), the true-class logits (layer outputs only: weights cost nothing), and the
-sum of all logits (inputs). The pass holds every activation; `stats.drop(TapedPass)` frees it. The small
+sum of all logits (inputs). The pass holds every activation; `stats.drop(RecordedPass)` frees it. The small
 numbers most metrics need are in `FirstGradient`, which outlives it.
 """
 
@@ -20,7 +20,7 @@ from typing import Self, TypeVar
 import torch
 from torch import Tensor
 
-from recnas.model.taps import ConvUse, LinearUse, Tape, listen
+from recnas.model.observe import ConvUse, LinearUse, Observed, listen
 from recnas.proxies.base import ProxyError, Stats, check_finite
 from recnas.proxies.network import sample_losses, true_logits
 
@@ -52,7 +52,7 @@ class Gradients:
     outputs: Mapping[int, Tensor]
 
 
-class TapedPass:
+class RecordedPass:
     """The first batch's forward pass with everything the network reported; backward passes on demand."""
 
     def __init__(self, stats: Stats) -> None:
@@ -60,8 +60,8 @@ class TapedPass:
         self.params = dict(stats.network.params)
         self.labels = batch.labels
         self.inputs = tuple(x.detach().requires_grad_(x.is_floating_point()) for x in batch.inputs)
-        self.tape = Tape()
-        with torch.enable_grad(), listen(self.tape):
+        self.observed = Observed()
+        with torch.enable_grad(), listen(self.observed):
             self.logits = stats.network.forward(self.params, self.inputs)
         check_finite("(logits)", self.logits.detach(), "the value")
         self.dead = dead_reason(self.logits)
@@ -76,12 +76,12 @@ class TapedPass:
 
     @property
     def layers(self) -> Sequence[LinearUse | ConvUse]:
-        return self.tape.layers
+        return self.observed.layers
 
     @property
     def before_relu(self) -> Sequence[tuple[Tensor, int]]:
         """Pre-activations and the axis that numbers the examples."""
-        return self.tape.before_relu
+        return self.observed.before_relu
 
     @cached_property
     def outputs(self) -> dict[int, Tensor]:
@@ -130,7 +130,7 @@ class TapedPass:
             if id(self.params[name]) in unreached and bool(gradient.any()):
                 raise ProxyError(
                     f"the network reports an output of parameter {name!r} that its logits do not depend on.",
-                    "Report to recnas.model.taps the very tensor the next layer reads, not a copy or a view of it.",
+                    "Report to recnas.model.observe the very tensor the next layer reads, not a copy or a view of it.",
                 )
 
 
@@ -168,7 +168,7 @@ class FirstGradient:
 
     @classmethod
     def compute(cls, stats: Stats) -> Self:
-        taped = stats.get(TapedPass)
+        taped = stats.get(RecordedPass)
         grouped: dict[str, ParameterSums] = {}
         on_layers = {
             id(tensor) for use in taped.layers for tensor in (use.weight, use.bias) if tensor is not None

@@ -27,20 +27,20 @@ from torch import Tensor
 
 from recnas.data.schema import Schema
 from recnas.errors import RunError
-from recnas.model.embeddings import (
+from recnas.model.embeddings.base import (
     CHECKED_ON_DEVICE,
     Embeddings,
     Lookup,
     Optimizer,
-    RowMap,
     TableReader,
     TableSize,
     check_state,
     sum_by_row,
 )
-from recnas.model.embeddings_fused import load_kernels
-from recnas.model.embeddings_plain import xavier_parts
-from recnas.model.embeddings_sharding import Layout, Sharding, lay_out, owner, quiet, table_keys
+from recnas.model.embeddings.fused import load_kernels
+from recnas.model.embeddings.plain import xavier_parts
+from recnas.model.embeddings.row_map import RowMap
+from recnas.model.embeddings.sharding import Layout, Sharding, lay_out, owner, quiet, table_keys
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ import torch
 from torch import Tensor
 
 from recnas.errors import BackendMissing
-from recnas.model.embeddings import Embeddings, Lookup, Optimizer, RowMap
+from recnas.model.embeddings.base import Embeddings, Lookup, Optimizer
+from recnas.model.embeddings.row_map import RowMap
 
 MATCHING = {"torch": "2.13", "torchrec": "1.8", "fbgemm-gpu": "1.8"}
 

@@ -1,115 +1,23 @@
-"""Embedding tables: one interface, interchangeable backends.
-
-Tables are not parameters of a network. They live here with their own optimizer, are read by a lookup, and
-are written only by `Lookup.apply`. A network receives `embedded [B, F, D]` and never sees a table.
-
-    embeddings = build_embeddings(schema, width=16, lr=0.12, eps=1e-2, seed=7)
-    lookup = embeddings.begin(batch.ids)
-    loss = bce(network(batch.dense, lookup.leaf), batch.label)
-    loss.backward()                                   # fills lookup.leaf.grad; no table changes here
-    lookup.apply(scale=clip_scale([*gradients, lookup.table_gradient()], 5.0))
-
-Two stages instead of one for two reasons: a fused kernel updates its tables inside backward, where nothing
-could be clipped any more; and a backward pass made for scoring must not train. Behind the leaf, neither
-can happen, and every backend behaves the same.
-
-Backends: `fused` (torchrec on fbgemm's kernels), `plain` (one torch table) and `sharded` (torchrec over several
-processes: `embeddings_sharded.py`); `auto` takes the faster that loads (`choose_backend`). State has the same
-layout in all, so a checkpoint moves between them. They start from the same bits and agree to rounding
-afterwards; each repeats itself bit for bit, with one thread or two. All of this was run on CPUs only.
-
-Shape letters: B batch, F sparse fields, D embedding width.
-"""
+"""What every embedding backend is: tables with an optimizer of their own, read and written in two stages."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from recnas.data.schema import FIRST_VALUE_ID, UNKNOWN_ID, Schema
-from recnas.errors import ConfigError, DataError, RunError
+from recnas.errors import RunError
+from recnas.model.embeddings.row_map import RowMap
 
 Backend = Literal["auto", "fused", "plain", "sharded"]
 Optimizer = Literal["adagrad", "rowwise-adagrad"]
 
 CHECKED_ON_DEVICE = 16  # batches whose ids are checked on a GPU, where looking at them waits for the device
-
-
-class RowMap:
-    """From the ids of a batch to rows of the tables: checks them, folds what a limit cut off, adds offsets.
-
-    cap: ids from `cap` on share the row of unknown values. Ids are ordered by frequency, so the frequent
-    keep their own rows. hash_rows: ids beyond wrap around over the rows after the reserved ones instead.
-    """
-
-    def __init__(self, schema: Schema, cap: int | None, hash_rows: int | None, device: torch.device) -> None:
-        self.names = tuple(field.name for field in schema.sparse)
-        self.true_rows = schema.table_rows
-        limit = _one_limit(cap, hash_rows)
-        self.rows = tuple(n if limit is None else min(n, limit) for n in self.true_rows)
-        self.wraps = hash_rows is not None
-        self.folds = self.rows != self.true_rows
-        *starts, self.total = accumulate(self.rows, initial=0)
-        self.starts = tuple(starts)
-        self._size, self._true_size, self._offsets = (
-            torch.tensor(numbers, dtype=torch.int64, device=device)
-            for numbers in (self.rows, self.true_rows, self.starts)
-        )
-        self._wrap = (self._size - FIRST_VALUE_ID).clamp(min=1)  # a table of reserved rows only never wraps
-
-    def check(self, ids: Tensor) -> None:
-        """Raise `DataError` for the first column that holds an id its table does not have."""
-        if ids.ndim != 2 or ids.shape[1] != len(self.names) or ids.dtype != torch.int64:
-            raise DataError(
-                f"ids must be int64 [B, {len(self.names)}], but are {ids.dtype} {list(ids.shape)}."
-            )
-        if ids.numel() == 0 or ids.is_meta:
-            return
-        wrong = (ids.amin(0) < 0) | (ids.amax(0) >= self._true_size)
-        if not bool(wrong.any()):
-            return
-        column = int(wrong.nonzero()[0])
-        name, rows, values = self.names[column], self.true_rows[column], ids[:, column]
-        lowest, highest = int(values.min()), int(values.max())
-        if lowest < 0:
-            raise DataError(f"column {name} has id {lowest}; ids start at 0.", "Prepare the data again.")
-        raise DataError(
-            f"column {name} has id {highest} but its table has {rows} rows; the batches were prepared with "
-            "other limits than the schema.",
-            f"Prepare again with --cap {rows} or set embeddings.cap: null and use the schema.json beside the data.",
-        )
-
-    def fold(self, ids: Tensor) -> Tensor:
-        """Ids within the rows each table really has."""
-        if not self.folds:
-            return ids
-        if self.wraps:
-            first = FIRST_VALUE_ID
-            return torch.where(ids >= self._size, first + (ids - first) % self._wrap, ids)
-        return torch.where(ids >= self._size, UNKNOWN_ID, ids)
-
-    def stacked(self, ids: Tensor) -> Tensor:
-        """Folded ids `[B, F]` as row numbers `[B F]` in all tables laid one after the other."""
-        return (ids + self._offsets).flatten()
-
-
-def _one_limit(cap: int | None, hash_rows: int | None) -> int | None:
-    if cap is not None and hash_rows is not None:
-        raise ConfigError("embeddings.cap and embeddings.hash_rows are both set.", "Keep one of them.")
-    if cap is not None and cap < FIRST_VALUE_ID:
-        raise ConfigError(f"embeddings.cap is {cap}; the reserved ids alone need {FIRST_VALUE_ID} rows.")
-    if hash_rows is not None and hash_rows <= FIRST_VALUE_ID:
-        raise ConfigError(
-            f"embeddings.hash_rows is {hash_rows}; it must leave rows after the {FIRST_VALUE_ID} reserved."
-        )
-    return cap if cap is not None else hash_rows
 
 
 def sum_by_row(rows: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
@@ -342,59 +250,3 @@ def check_state(mine: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Ma
                     f"{shapes.get(name, 'absent')} here: other data, width, row limit or embedding optimizer.",
                     "Use the data and the embeddings settings the checkpoint was made with.",
                 )
-
-
-def build_embeddings(
-    schema: Schema,
-    width: int = 16,
-    backend: Backend = "auto",
-    optimizer: Optimizer = "adagrad",
-    lr: float = 0.12,
-    eps: float = 1e-2,
-    device: torch.device | str = "cpu",
-    seed: int | torch.Generator = 0,
-    cap: int | None = None,
-    hash_rows: int | None = None,
-    offload: bool = False,
-) -> Embeddings:
-    """Allocate and initialise the tables of a schema.
-
-    Args:
-        backend: `auto` is `fused` on a GPU if its libraries load and can do this width, else `plain`. `sharded`
-            is the same here: all tables in one process. Over several, see `build_sharded`.
-        optimizer: `adagrad` keeps one sum per value, `rowwise-adagrad` one per row (memory / D).
-        seed: of the initial values; a generator gives one seed.
-        cap, hash_rows: at most so many rows per table; see `RowMap`.
-        offload: tables stay in host memory, only batches and gradients travel to `device`. The copies were
-            run with `device="cpu"` only.
-
-    Raises:
-        BackendMissing: `fused` was asked for and does not load here.
-    """
-    from recnas.model.embeddings_choice import choose_backend
-    from recnas.model.embeddings_fused import FusedEmbeddings
-    from recnas.model.embeddings_plain import PlainEmbeddings, fill_xavier
-
-    _check_choice("backend", backend, get_args(Backend))
-    _check_choice("optimizer", optimizer, get_args(Optimizer))
-    if width < 1 or (backend == "fused" and width % 4):
-        raise ConfigError(
-            f"embeddings.width is {width}; fused needs a multiple of 4, plain any positive number."
-        )
-    if isinstance(seed, torch.Generator):
-        seed = int(torch.randint(2**62, (), generator=seed))
-    device = torch.device(device)
-    home = torch.device("cpu") if offload else device
-    if backend in ("auto", "sharded"):
-        backend = choose_backend(home, width, schema.n_sparse)
-    row_map = RowMap(schema, cap, hash_rows, home)
-    make = FusedEmbeddings if backend == "fused" else PlainEmbeddings
-    embeddings = make(row_map, width, optimizer, lr, eps, device, home)
-    for name, table in embeddings.weights.items():
-        fill_xavier(table, seed, name)
-    return embeddings
-
-
-def _check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigError(f"embeddings.{key} is {value!r}; choose one of {', '.join(choices)}.")

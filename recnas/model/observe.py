@@ -4,10 +4,10 @@ Some evidence about a network needs more than its logits: the input and output o
 gradients, Fisher), the sign pattern before every ReLU, the variance at every normalisation. Networks report
 these through the functions below; nothing is recorded, and nothing costs time, unless somebody listens.
 
-    tape = Tape()
-    with listen(tape):
+    observed = Observed()
+    with listen(observed):
         logits = network.forward(params, inputs)
-    for use in tape.layers: ...                 # use.input, use.weight, use.output
+    for use in observed.layers: ...                 # use.input, use.weight, use.output
 
     with without_norms():                       # the same network with every normalisation left out
         network.forward(params, inputs)
@@ -68,7 +68,7 @@ class NormUse:
 
 
 @dataclass
-class Tape:
+class Observed:
     """Everything one forward pass reported, in order."""
 
     layers: list[LinearUse | ConvUse] = field(default_factory=list)
@@ -77,17 +77,17 @@ class Tape:
     features: Tensor | None = None  # what the classifier reads, before pooling
 
 
-_tape: Tape | None = None
+_tape: Observed | None = None
 _norms_off = False
 
 
 @contextmanager
-def listen(tape: Tape) -> Iterator[Tape]:
+def listen(observed: Observed) -> Iterator[Observed]:
     """Record what networks report inside the block."""
     global _tape
-    before, _tape = _tape, tape
+    before, _tape = _tape, observed
     try:
-        yield tape
+        yield observed
     finally:
         _tape = before
 

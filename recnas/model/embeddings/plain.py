@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recnas.model.embeddings import Embeddings, Lookup, Optimizer, RowMap, gather
+from recnas.model.embeddings.base import Embeddings, Lookup, Optimizer, gather
+from recnas.model.embeddings.row_map import RowMap
 
 _FILL_ROWS = 2**16  # rows drawn at a time: the same pieces on every device, so the same random numbers
 

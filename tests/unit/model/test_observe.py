@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from recnas.model import taps
+from recnas.model import observe
 from recnas.model.nasrec.scorable import ScoredNasrec
 from recnas.model.nasrec.subnet import Subnet
 from recnas.model.nasrec.supernet import Supernet
@@ -38,27 +38,27 @@ def inputs() -> tuple[torch.Tensor, torch.Tensor]:
 def test_listening_changes_nothing_and_every_matrix_is_reported_once(name: str):
     for network in networks(name, 12):
         quiet = network.forward(network.params, inputs())
-        with taps.listen(taps.Tape()) as tape:
+        with observe.listen(observe.Observed()) as observed:
             heard = network.forward(network.params, inputs())
         torch.testing.assert_close(heard, quiet)
         by_identity = {id(tensor): leaf for leaf, tensor in network.params.items()}
-        reported = [by_identity[id(use.weight)] for use in tape.layers]
+        reported = [by_identity[id(use.weight)] for use in observed.layers]
         assert sorted(reported) == sorted(leaf for leaf, tensor in network.params.items() if tensor.dim() > 1)
-        assert tape.features is not None
-        assert tape.features.shape[0] == 6
+        assert observed.features is not None
+        assert observed.features.shape[0] == 6
 
 
 @pytest.mark.parametrize("name", ["nasrec-small", "nasrec-full"])
 def test_outputs_are_sums_of_reported_products(name: str):
     for network in networks(name, 6):
-        with taps.listen(taps.Tape()) as tape:
+        with observe.listen(observe.Observed()) as observed:
             logits = network.forward(network.params, inputs())
-        outputs = {id(use.output): use.output for use in tape.layers}
+        outputs = {id(use.output): use.output for use in observed.layers}
         gradients = dict(
             zip(outputs, torch.autograd.grad(logits.sum(), list(outputs.values()), retain_graph=True))
         )
-        truth = torch.autograd.grad(logits.sum(), [use.weight for use in tape.layers])
-        for use, true in zip(tape.layers, truth):
+        truth = torch.autograd.grad(logits.sum(), [use.weight for use in observed.layers])
+        for use, true in zip(observed.layers, truth):
             moved = F.linear(use.input.movedim(use.axis, -1), use.weight)
             assert moved.movedim(-1, use.axis).shape == use.output.shape
             d = gradients[id(use.output)].movedim(use.axis, -1).flatten(0, -2)
@@ -70,7 +70,7 @@ def test_without_norms_a_positive_network_grows_with_its_inputs():
     network = next(networks("nasrec-small", 1))
     params = {name: tensor.detach().abs() for name, tensor in network.params.items()}
     ones = tuple(torch.ones_like(x) for x in inputs())
-    with taps.without_norms():
+    with observe.without_norms():
         once = network.forward(params, ones)
         twice = network.forward(params, tuple(2 * x for x in ones))
     assert (twice > once).all()
