@@ -1,0 +1,47 @@
+"""Random streams by name: every draw of a run is a function of its seed and of what the draw is for.
+
+    rng = stream(seed, "evolution")                 # a numpy generator
+    rng = stream(seed, "row-order", epoch)          # one per epoch
+    number = stream_seed(seed, "scoring-batches")   # for whatever takes a whole number
+
+The name is hashed into the seed, so two uses never share a stream by accident, and a draw can be made again
+from (seed, name, numbers) alone: a resumed run needs no generator state. All names are listed here, each with
+the one module that draws from it; a test holds the list against the sources.
+
+Outside this list, by design: initial weights (torch generators seeded per network), and the batches of images
+that vision networks are scored on, which the committed NAS-Bench-201 score table rests on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+STREAMS = {
+    # searchers
+    "evolution": "searchers/evolution.py",
+    "random-search": "searchers/random_search.py",
+    "local-search": "searchers/local.py",
+    "hnas": "searchers/hnas.py",
+    "rank-pool": "searchers/rank_pool.py",
+    "reinforce": "searchers/reinforce.py",
+    "bohb": "searchers/bohb.py",
+}
+
+
+def stream(seed: int, name: str, *more: int) -> np.random.Generator:
+    """The generator of one use of a seed; `more` tells repetitions apart (an epoch, a step)."""
+    return np.random.default_rng([seed, _code(name), *more])
+
+
+def stream_seed(seed: int, name: str, *more: int) -> int:
+    """A whole number below 2^63 that stands for the stream, for libraries that take a seed."""
+    state = np.random.SeedSequence([seed, _code(name), *more]).generate_state(1, np.uint64)
+    return int(state[0]) >> 1
+
+
+def _code(name: str) -> int:
+    if name not in STREAMS:
+        raise KeyError(f"{name!r} is not in recnas.seeds.STREAMS: list it there with the module that uses it")
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
