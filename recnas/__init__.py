@@ -12,6 +12,10 @@ from __future__ import annotations
 from importlib import import_module, metadata
 from typing import Any
 
+from recnas.machine import wait_passively
+
+wait_passively()  # before anything loads torch
+
 try:
     __version__ = metadata.version("recnas")
 except metadata.PackageNotFoundError:  # running from a source tree that was not installed

@@ -18,6 +18,7 @@ from typing import Any
 from recnas.engines.base import Work
 from recnas.engines.crew import ONE_THREAD, Answer, Crew, Item
 from recnas.errors import RecnasError
+from recnas.threads import one_thread
 
 _PR_SET_PDEATHSIG = 1
 
@@ -125,9 +126,10 @@ def _serve(pipe: Connection, work: Work, parent: int) -> None:
         except (EOFError, OSError):
             return
         try:
-            if call is None:
-                call = work.open()
-            answer = (True, call(item))
+            with one_thread():  # also where the environment (ONE_THREAD) did not reach torch
+                if call is None:
+                    call = work.open()
+                answer = (True, call(item))
         except RecnasError as error:
             answer = (False, error)
         except Exception:

@@ -7,7 +7,6 @@ forecast: half or twice is possible, an order of magnitude is not.
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import asdict, dataclass
 from statistics import fmean
@@ -21,12 +20,14 @@ from recnas.errors import ConfigError
 from recnas.jobs.scoring import ScoreSettings
 from recnas.jobs.search_settings import SearchConfig
 from recnas.jobs.settings import make_space
+from recnas.machine import available_cores, available_memory
 from recnas.progress import human_bytes
 from recnas.proxies.gradients import GradientMoments
 from recnas.proxies.gram import ExactNtk, Gram
 from recnas.proxies.registry import get_proxies
 from recnas.search.registry import planned
 from recnas.space.nasrec.cost import count
+from recnas.threads import one_thread
 from recnas.train.paths import PathSampler
 
 SAMPLES = 64  # architectures whose mean cost stands for a candidate's
@@ -79,7 +80,7 @@ def forecast(config: SearchConfig, workers: int, data: PreparedData | None = Non
     rows_of_tables = sum(min(n, cap) if cap else n for n in schema.table_rows)
     tables = 4.0 * config.train.embeddings.width * rows_of_tables
     core = probe()
-    cores = min(workers, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else workers)
+    cores = min(workers, available_cores())
 
     def minutes(row_passes: float, macs: float, phase: str) -> float:
         return row_passes * macs * 2 * PASSES / (core * 1e9 * cores) * OVERHEAD[phase] / 60
@@ -171,31 +172,11 @@ def check_fits(found: Forecast) -> None:
 
 def probe() -> float:
     """GFLOP/s of one core: best of a few `[512, 1024] @ [1024, 1024]`."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        a, b = torch.ones(512, 1024), torch.ones(1024, 1024)
-        best = float("inf")
+    a, b = torch.ones(512, 1024), torch.ones(1024, 1024)
+    best = float("inf")
+    with one_thread():
         for _ in range(8):
             started = time.perf_counter()
             a @ b
             best = min(best, time.perf_counter() - started)
-    finally:
-        torch.set_num_threads(threads)
     return 2 * 512 * 1024 * 1024 / best / 1e9
-
-
-def available_memory() -> float:
-    """Bytes this machine (or the container recnas runs in) can still give."""
-    found = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    try:
-        with open("/proc/meminfo") as file:
-            found = next(float(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        pass
-    try:
-        with open("/sys/fs/cgroup/memory.max") as limit, open("/sys/fs/cgroup/memory.current") as used:
-            found = min(found, float(limit.read()) - float(used.read()))
-    except (OSError, ValueError):  # no such limit
-        pass
-    return found

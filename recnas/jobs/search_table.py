@@ -91,14 +91,7 @@ def search_table(
         scores = ScoreTable.read(config.scores, key)
     data = {"path": table.name, "fingerprint": fingerprint(table)}
     config_facts = config.facts() | {"table": config.table, "scores": config.scores}
-    run = RunDir(Path(out))
-    if run.manifest_path.exists():  # the files may have moved; what they hold may not have changed
-        before = run.manifest()
-        run.check("search", config=config.facts() | {name: (before.get("config") or {}).get(name) for name in ("table", "scores")})
-        if before["data"]["fingerprint"] != data["fingerprint"]:
-            raise DataError(f"{out} was searched on another table.", "Choose another --out, or give that table.")
-    else:
-        run = RunDir.create(out, "search", config=config_facts, data=data)
+    run = RunDir.create(out, "search", config=config_facts, data=data)
     with run.locked():
         result = _TableSearch(config, table, scores, run, progress or Progress(quiet=True), data["fingerprint"]).run()
     return result

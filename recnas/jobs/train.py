@@ -67,11 +67,10 @@ def train(
     device = choose_device(settings)
     facts: dict[str, Any] = {
         "arch": to_dict(arch),
-        "data": {"path": str(data.path), "fingerprint": data.fingerprint},
-        "settings": settings.model_dump(mode="json", exclude={"threads", "checkpoint_seconds"}),
+        "settings": settings.model_dump(mode="json"),
         "on": on,
     }
-    with written_run(out, "train", **facts) as run:
+    with written_run(out, "train", data, settings.threads, **facts) as run:
         if ranks.first:
             (run.path / "arch.json").write_text(dump_arch(arch))
             write_json(run.path / "schema.json", data.schema.to_dict())

@@ -15,22 +15,25 @@ from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError, DataError
-from recnas.jobs.forecast import available_memory
+from recnas.machine import available_memory
 from recnas.model.embeddings import Embeddings, build_embeddings
 from recnas.model.embeddings.sharded import ShardedEmbeddings, build_sharded
 from recnas.progress import Progress
 from recnas.run import RunDir
+from recnas.run_facts import data_facts
 from recnas.space.nasrec.layers import NetShape
+from recnas.threads import computing_with, settle_threads
 from recnas.train.checkpoint import load_latest, save
 from recnas.train.distributed import RankTrainer, current_ranks
 from recnas.train.loop import Pace, Trainee, Trainer
 from recnas.train.settings import TrainSettings
 
+# Settings that change no figure of work which engines hand out: it is computed with one thread.
+NOT_THE_RESULT = {"threads", "checkpoint_seconds"}
+
 
 def choose_device(settings: TrainSettings) -> torch.device:
-    """The device asked for; sets the number of threads too."""
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
+    """The device asked for."""
     if settings.device == "auto":
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     else:
@@ -199,15 +202,22 @@ def new_trainer(
 
 
 @contextmanager
-def written_run(out: Path | str, kind: str, **facts: Any) -> Iterator[RunDir]:
-    """The run directory: made, checked and locked by the first process, a mere path for the others."""
+def written_run(out: Path | str, kind: str, data: PreparedData, threads: int | None, **facts: Any) -> Iterator[RunDir]:
+    """The run directory, made, checked and locked by the first process, a mere path for the others; what happens
+    within is computed with the run's number of threads.
+
+    Args:
+        threads: as the user set it; None takes the run's own, or for a new run what this machine offers.
+    """
     ranks = current_ranks()
-    if not ranks.first:
-        yield RunDir(Path(out))
-        return
-    run = RunDir.create(out, kind, **facts)
-    with run.locked():
-        yield run
+    settled: int = ranks.share(settle_threads(out, threads) if ranks.first else 0)
+    with computing_with(settled):
+        if not ranks.first:
+            yield RunDir(Path(out))
+            return
+        run = RunDir.create(out, kind, data=data_facts(data.path, data.fingerprint, out), threads=settled, **facts)
+        with run.locked():
+            yield run
 
 
 def check_same_data(data: PreparedData) -> None:

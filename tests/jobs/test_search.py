@@ -130,7 +130,7 @@ def test_three_mistakes_come_in_one_message(criteo_data, tmp_path: Path, capsys)
 
 
 def test_a_run_of_other_settings_or_data_is_refused(finished: Path, criteo_data, tmp_path: Path):
-    with pytest.raises(RunError, match="holds another run: config"):
+    with pytest.raises(RunError, match="holds another run: seed was 0, now 5"):
         search(small_search(criteo_data.path, seed=5), finished)
     other = tmp_path / "old"
     shutil.copytree(finished, other)
@@ -139,7 +139,7 @@ def test_a_run_of_other_settings_or_data_is_refused(finished: Path, criteo_data,
     with pytest.raises(RunError, match="another version of recnas"):
         search(small_search(criteo_data.path), other)
     (other / "manifest.json").write_text(json.dumps({**manifest, "data": {"path": "x", "fingerprint": "y"}}))
-    with pytest.raises(RunError, match="data was"):
+    with pytest.raises(RunError, match="the data were x"):
         search(small_search(criteo_data.path), other)
 
 

@@ -13,8 +13,9 @@ PACKAGE = Path(__file__).parents[2] / "recnas"
 
 # A file imports only from rows above its own, from its own row's folder, and from nothing else of recnas.
 ROWS: list[tuple[str, ...]] = [
-    ("errors", "resources", "progress"),
-    ("config", "run"),
+    ("errors", "resources", "progress", "machine"),
+    ("config", "files", "threads", "run_facts"),
+    ("run",),
     ("data.schema", "data.batch"),
     ("space",),
     ("data", "model.embeddings", "model.kernels", "model.observe"),
