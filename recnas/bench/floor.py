@@ -38,10 +38,12 @@ def is_below(entropy: float | None, interval: Sequence[float] | None) -> bool:
     """Whether a model of a comparison is not better than the guess.
 
     Args:
-        entropy: mean normalised entropy on test, if it is known.
-        interval: of its paired difference in log loss to the constant guess, if it is known.
+        entropy: mean normalised entropy on test; None if all rows have the same label.
+        interval: of its paired difference in log loss to the constant guess; None if nothing is known.
     """
-    return (entropy is not None and entropy >= 1) or (interval is not None and interval[1] >= 0)
+    if interval is None:
+        return entropy is not None and entropy >= 1
+    return entropy is None or entropy >= 1 or interval[1] >= 0
 
 
 def row_is_below(row: Mapping[str, Any]) -> bool:

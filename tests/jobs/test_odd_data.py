@@ -6,6 +6,7 @@ data on which little can be said.
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import re
@@ -20,6 +21,8 @@ from recnas.data.prepare import PrepareOptions, prepare
 from recnas.jobs.compare import compare
 from recnas.jobs.search import search
 from recnas.jobs.search_settings import SearchConfig
+from recnas.progress import Progress
+from recnas.report.content import make_report
 from recnas.report.state import describe, state_of
 from recnas.report.write import write_report
 from recnas.train.settings import TrainSettings
@@ -92,7 +95,9 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     odd, folder = ZOO[request.param], tmp_path_factory.mktemp("odd") / request.param
     raw = odd.write(folder)
     data = prepare(str(odd.recipe(folder)), [raw], folder / "data", PrepareOptions())
-    search(laptop(data.path), folder / "first", workers=1)
+    said = io.StringIO()
+    search(laptop(data.path), folder / "first", workers=1, progress=Progress(said, plain_seconds=0))
+    (folder / "progress.txt").write_text(said.getvalue())
     models = ["lr", "dcn-v2"] if odd.sparse else ["dnn"]  # the others need categorical columns, and say so
     compare(data, folder / "cmp", [*models, f"{folder / 'first'}:best"], None, TrainSettings(), seeds=2, workers=1)
     return data.path, folder / "first", folder / "cmp"
@@ -106,6 +111,26 @@ def test_reports_of_odd_data_are_written(runs: tuple[Path, Path, Path], tmp_path
             written = write_report(paths, out)
             assert written["verdict"]
             assert not re.search(r"\b(nan|inf|None)\b", out.read_text()), out
+
+
+def test_what_cannot_be_learned_is_not_called_better(runs: tuple[Path, Path, Path]):
+    """Of columns or labels that never change nobody can learn more than the click rate."""
+    _, first, compared = runs
+    if first.parent.name not in ("all-negative", "all-clicks", "constant"):
+        return
+    board = json.loads((compared / "leaderboard.json").read_text())
+    words = {row["verdict"] for row in board["models"]}
+    assert words == {"no better than guessing"}, words
+    for paths in ((compared,), (first, compared)):
+        assert "not better than always predicting the click rate" in make_report(paths).verdict.sentence
+
+
+def test_progress_of_a_vote_names_who_leads(runs: tuple[Path, Path, Path]):
+    notes = [line for line in (runs[1].parent / "progress.txt").read_text().splitlines() if line.startswith("search")]
+    notes = [line for line in notes if "  0 candidates" not in line]
+    assert notes
+    assert all("leads the vote of sigeo, jacob_cov, naswot, ntk_cond" in note for note in notes)
+    assert not any("best sigeo" in note for note in notes)
 
 
 def test_odd_data_can_be_watched(runs: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]):
