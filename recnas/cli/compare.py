@@ -89,9 +89,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(board: dict[str, Any], out: str) -> None:
+    from recnas.report.headline import floor_lines, headline
+
     header = ["model", "log loss", "AUC", "NE", "calib.", f"vs {board['reference']}", "95 % interval", "verdict",
               "params", "MFLOPs", "p50/p99 ms @1", "@512", "rows/s"]  # fmt: skip
     print(table([_cells(row, board["reference"]) for row in board["models"]], header))
+    if below := floor_lines(board):
+        print("warning:", " ".join(below))
+    if said := headline(board):
+        print(said)
     for kind in ("failed", "skipped"):
         for label, reason in board[kind].items():
             print(f"{kind}: {label}: {reason}")
@@ -116,7 +122,8 @@ def _cells(row: dict[str, Any], reference: str) -> list[str]:
     difference = row["difference"]
     delta = f"{difference['logloss']:+.5f}" if difference else "-"
     interval = "[{:+.5f}, {:+.5f}]".format(*difference["logloss_interval"]) if difference else "-"
-    verdict = row["verdict"] or ("reference" if row["model"] == reference else "-")
+    own = "reference" if row["model"] == reference else None
+    verdict = ", ".join(word for word in (own, row["verdict"]) if word) or "-"
     latency = row["latency"]
 
     def times(size: int) -> str:

@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from recnas.bench.floor import not_better
     from recnas.config import apply_overrides, check_settings
     from recnas.data.prepared import PreparedData
     from recnas.errors import ConfigError
@@ -71,5 +72,7 @@ def run(args: argparse.Namespace) -> int:
             spread = f" ± {found['std']:.5f}" if found["std"] is not None else ""
             parts.append(f"{metric} {found['mean']:.5f}{spread}")
         print(f"  {split:<5}  {'  '.join(parts)}")
+    if below := not_better(result["test"].get("normalized_entropy", {}).get("mean")):
+        print(f"warning: {below}, on test")
     print(f"weights and details: {args.out}")
     return 0

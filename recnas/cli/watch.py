@@ -13,7 +13,7 @@ from recnas.cli.options import add_json, print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="run directory of a search")
+    parser.add_argument("run", metavar="RUN", help="run directory of a search, a comparison or a training")
     parser.add_argument("--once", action="store_true", help="print the state and stop")
     parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="between looks (default: 5)")
     add_json(parser)
@@ -26,12 +26,12 @@ def run(args: argparse.Namespace) -> int:
     while True:
         state = state_of(args.run)
         if args.json:
-            print_json(state)
+            print_json(state.to_dict())
         else:
             text = describe(state)
             if text != last:
                 print(text + "\n", flush=True)
             last = text
-        if args.once or state["finished"]:
+        if args.once or state.finished:
             return 0
         time.sleep(args.seconds)

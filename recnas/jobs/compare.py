@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from recnas.bench.bootstrap import Difference, RowSums, paired_bootstrap, row_sums
+from recnas.bench.floor import guess_logits
 from recnas.data.prepared import PreparedData
 from recnas.engines.base import EngineChoice, open_engine
 from recnas.errors import ConfigError
-from recnas.jobs.compare_board import model_row, rank, write_board
+from recnas.jobs.compare_board import headline, model_row, rank, write_board
 from recnas.jobs.compare_floors import why_not
 from recnas.jobs.compare_latency import measure
 from recnas.jobs.compare_models import Choice, Entrant, find_entrant, resolve
@@ -172,22 +173,28 @@ class _Comparison:
             sums[entrant.id] = [
                 row_sums(np.load(predictions_path(self.folder.path, item)), label) for item in items
             ]
+        train_rate = self.data.manifest["click_rate"]["train"]
+        guess = row_sums(guess_logits(train_rate or 0.0, self.data.rows("train"), len(label)), label)
         rows = []
         for entrant in self.entrants:
             if entrant.id in events:
+                to_guess = paired_bootstrap(sums[entrant.id], [guess])
                 latency = self._find("latency", entrant)
                 times = {k: v for k, v in (latency or {}).items() if k.startswith("p")}
                 difference: Difference | None = None
                 if entrant.id != reference.id and reference.id in sums:
                     difference = paired_bootstrap(sums[entrant.id], sums[reference.id])
-                rows.append(model_row(entrant.label, events[entrant.id], tune, times or None, difference))
+                rows.append(model_row(entrant.label, events[entrant.id], tune, times or None, difference, to_guess))
+        ranked = rank(rows)
         return {
             "data": self.data.fingerprint,
             "rows": {split: self.data.rows(split) for split in ("train", "valid", "test")},
             "reference": reference.label,
             "seeds": list(seeds),
             "tune": tune,
-            "models": rank(rows),
+            "guess": {"click_rate": train_rate, "logloss": guess.logloss},
+            "models": ranked,
+            "headline": headline(ranked, {e.id for e in self.entrants if e.kind == "arch"}, sums),
             "failed": failed,
         }
 

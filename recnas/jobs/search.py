@@ -312,9 +312,16 @@ class _Search:
         self.events.append(event)
 
     def _best_note(self, searcher: Searcher[NasrecArch]) -> str:
+        """Who leads, or the best value so far: never one voice of a vote, which can fall when the leader changes."""
+        scored = [told for told in searcher.history if told.values and not told.proposal.known]
+        if not scored:
+            return ""
+        if self.objectives.is_vote:
+            leader = searcher.best(1)[0].proposal.index + 1
+            return f"candidate {leader} leads the vote of {', '.join(self.objectives.names)} over {len(scored)}"
+        best = min(scored, key=lambda told: told.costs[0])
         name = self.objectives.names[0]
-        best = searcher.best(1)
-        return f"best {name} {best[0].values[name]:.5g}" if best and best[0].values else ""
+        return f"best {name} {(best.values or {})[name]:.5g}"
 
     def _result(
         self,

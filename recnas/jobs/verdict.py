@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from recnas.bench.floor import not_better
 from recnas.progress import duration
 
 
@@ -15,24 +16,27 @@ def verdict(result: dict[str, Any]) -> str:
         return _of_a_table(result)
     spread = f" ± {result['test']['std']:.5f}" if result["test"]["std"] is not None else ""
     auc = f", AUC {result['test']['auc']:.5f}" if result["test"].get("auc") is not None else ""
+    below = not_better(result["test"].get("normalized_entropy"))
     lines = [
         f"best: {best['key']}, {best['params']:,} parameters, {best['macs']:,} multiply-adds per row",
         f"test log loss {result['test']['logloss']:.5f}{spread}{auc} (validation, which chose it: {result['valid']['logloss']:.5f})",
+        *([f"warning: the winner is {below}"] if below else []),
         f"candidate {best['index'] + 1} of {budgets['proposed']:,} proposed ({budgets['scored']:,} scored, "
-        f"{budgets['trained']} trained from scratch); {_judges(result)} it was number {best['rank'] + 1}",
+        f"{budgets['trained']} trained from scratch); before that it had {_place(result)}",
         "time: " + ", ".join(f"{name} {duration(spent)}" for name, spent in seconds.items()),
     ]
     return "\n".join(lines)
 
 
-def _judges(result: dict[str, Any]) -> str:
-    """By what candidates were ranked before any was trained."""
-    values = result["best"]["values"]
+def _place(result: dict[str, Any]) -> str:
+    """Where it stood before any was trained, and by what: one score, a vote, or a front of compromises."""
+    values, budgets = result["best"]["values"], result["budgets"]
+    place = f"place {result['best']['rank'] + 1} of {budgets['scored'] - budgets['failed']:,}"
     if len(values) == 1:
         ((goal, value),) = values.items()
-        return f"by {goal} ({value:.5g})"
-    joined = "in the vote of" if result.get("combine") == "vote" else "by the front of"
-    return f"{joined} {', '.join(values)}"
+        return f"{place} by {goal} ({value:.5g})"
+    joined = "by vote" if result.get("combine") == "vote" else "on the front"
+    return f"{place} {joined} of {', '.join(values)}"
 
 
 def _accuracies(result: dict[str, Any]) -> str:

@@ -224,6 +224,8 @@ def _flat(a: Tensor) -> Tensor:
 def weight_gram(a: Tensor, d: Tensor) -> Tensor:
     """`[m, m]` from the factors of one weight, `a` as a view or flat."""
     m, g, n, t = d.shape
+    if a.numel() == 0 or d.numel() == 0:  # data without sparse columns: a layer without inputs has no gradient
+        return torch.zeros(m, m, dtype=torch.float64, device=d.device)
     k = a.numel() // (m * g * t)
     pairs = (m * t) ** 2 * (k + n)
     rows = m * g * n * k * (t + m)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from recnas.errors import RecnasError
-from recnas.report import data_info, facts, figures, outcome_info, search_figures, search_info
+from recnas.report import data_info, facts, figures, leaderboard, outcome_info, search_figures, search_info
 from recnas.report.draw import draw, parse
 from recnas.report.figures import Figure
 from recnas.report.runs import Run, read_inputs
@@ -63,7 +63,7 @@ class Report:
 def make_report(paths: Sequence[Path | str], files: str = "report_files") -> Report:
     """Read the runs and decide what to say. `files` is how the report will name the folder beside it."""
     runs, tables = read_inputs(paths)
-    board = outcome_info.leaderboard(runs)
+    board = leaderboard.leaderboard(runs)
     points = outcome_info.truth(runs)
     summary = outcome_info.truth_summary(points, tables)
     unseen: list[Table] = []
@@ -78,8 +78,9 @@ def make_report(paths: Sequence[Path | str], files: str = "report_files") -> Rep
             "winner",
             "The winner",
             ""
-            if runs and all(run.on_table for run in runs)
-            else "Dense path above, sparse path below; bridges are interactions, grey is not in use, tall is wide.",
+            if runs and not any(run.on_clicks or run.kind == "train" for run in runs)
+            else "The path of the dense inputs is above, that of the sparse ones below; lines between them are interactions. "
+            "A taller box has more outputs. Grey parts are not used.",
             _winners(runs),
         ),
         _search(runs, unseen),
@@ -180,7 +181,8 @@ def _cost(runs: Sequence[Run]) -> Section:
 def _data(runs: Sequence[Run]) -> Section:
     splits, columns = data_info.data_tables(runs)
     note = splits.note if not splits else ""
-    return Section("data", "Data", note, [*figures.data_figures(splits, columns), splits, columns])
+    warnings = [Lines(found)] if (found := data_info.data_warnings(runs)) else []
+    return Section("data", "Data", note, [*warnings, *figures.data_figures(splits, columns), splits, columns])
 
 
 def _again(runs: Sequence[Run], files: str) -> Section:

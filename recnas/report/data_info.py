@@ -66,6 +66,18 @@ def data_tables(runs: Sequence[Run]) -> tuple[Table, Table]:
     )
 
 
+def data_warnings(runs: Sequence[Run]) -> list[str]:
+    """What was noticed about the data when they were prepared, for those that are still there."""
+    found: list[str] = []
+    for path in dict.fromkeys(str(run.data["path"]) for run in runs if run.data.get("path")):
+        try:
+            listed = PreparedData.open(path).manifest.get("warnings") or []
+        except (RecnasError, OSError):
+            continue
+        found += [f"Warning: {warning['message']}" for warning in listed if warning.get("message")]
+    return list(dict.fromkeys(found))
+
+
 def _memory_note(width: int, rows: Sequence[Row]) -> str:
     total = sum(row["bytes"] for row in rows)
     return f"Embedding width {width}, four bytes a value: {number(total, 'mb')} in all, optimizer state not counted. Unknown: rare in training, or never seen there."

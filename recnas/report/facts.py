@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from recnas.report.runs import PHASES, Run
-from recnas.report.state import total_candidates
+from recnas.report.kinds import is_one_shot, phases_of, total_of, unit_of
+from recnas.report.runs import Run
 from recnas.report.table import Column, Row, Table
 
 _PHASE_NAMES = {
@@ -25,11 +25,7 @@ def phases(runs: Sequence[Run]) -> Table:
     """Seconds of every phase."""
     rows: list[Row] = []
     for run in runs:
-        for name in (
-            [*PHASES, *(n for n in run.phases if n not in PHASES)]
-            if run.kind == "search" and not run.on_table
-            else run.phases
-        ):
+        for name in dict.fromkeys([*(phases_of(run.config) if run.kind == "search" else ()), *run.phases]):
             event = run.phases.get(name, {})
             rows.append({"run": run.label, "phase": _PHASE_NAMES.get(name, name), "seconds": event.get("seconds"),
                          "workers": event.get("workers"), "state": "done" if event else "not finished"})  # fmt: skip
@@ -55,7 +51,7 @@ def facts(runs: Sequence[Run]) -> Table:
     for run in runs:
         config, result, versions = run.config, run.result or {}, run.manifest.get("versions") or {}
         budgets = result.get("budgets") or {}
-        total = total_candidates(config)
+        total = total_of(config) if run.kind == "search" else None
         found: dict[str, Any] = {
             "directory": str(run.path),
             "kind": run.kind + ("" if run.finished else ", not finished"),
@@ -64,14 +60,15 @@ def facts(runs: Sequence[Run]) -> Table:
             "seed": config.get("seed", run.manifest.get("first_seed")),
             "training seeds": _seeds(run),
             "search": run.method or None,
-            "ranked by": ", ".join(f"{name} ({way})" for name, way in run.objectives.items()) or None,
+            "ranked by": _ranked_by(run),
             "warm-up": _warmup(run),
-            "candidates": f"{len(run.candidates):,} of {total:,} proposed, {budgets.get('scored', len(run.candidates)):,} scored"
-            if total
-            else None,
+            unit_of(config): f"{len(run.candidates):,} of {total:,} proposed, {budgets.get('scored', len(run.candidates)):,} scored"
+            if total and unit_of(config) == "candidates"
+            else total,
             "limits": _limits(run),
             "trained from scratch": f"{len(run.trained)}" if run.trained else None,
             "tuning trials per model": run.manifest.get("tune"),
+            "torch threads": run.manifest.get("threads"),
             "versions": ", ".join(
                 f"{name} {version}" for name, version in versions.items() if version != "missing"
             ),
@@ -86,11 +83,16 @@ def facts(runs: Sequence[Run]) -> Table:
     )
 
 
+def _ranked_by(run: Run) -> str | None:
+    named = ", ".join(f"{name} ({way})" for name, way in run.objectives.items())
+    return f"vote of {named}" if run.is_vote else named or None
+
+
 def _seeds(run: Run) -> str | None:
     if run.board:
         return ", ".join(map(str, run.board.get("seeds", [])))
     final = run.config.get("final")
-    if final and not run.on_table:
+    if final and run.on_clicks:
         return f"{final.get('seeds')} per candidate, {final.get('retrain_seeds')} for the winner"
     seeds = (run.result or {}).get("seeds")
     return ", ".join(map(str, seeds)) if isinstance(seeds, list) else None
@@ -131,7 +133,7 @@ def commands(run: Run, config_file: str) -> list[str]:
         if run.finished:
             found += [
                 f"recnas draw {path}:best -o best.svg",
-                *([] if run.on_table else [f"recnas compare --data {data} --models dcnv2 deepfm {path}:best --seeds 5 --out runs/compare"]),
+                *([f"recnas compare --data {data} --models dlrm deepfm dcn-v2 {path}:best --seeds 5 --out runs/compare"] if run.on_clicks else []),
             ]
         return found
     if run.kind == "compare" and run.board:
@@ -182,8 +184,11 @@ def not_done(runs: Sequence[Run]) -> list[str]:
             )
         if run.on_table:
             found.append(f"{label}nothing was trained here: accuracies are those of the benchmark's authors.")
-            if run.finished:
-                found.append(f"{label}test was read once, by the winner.")
+        elif not run.on_clicks and not (run.result or {}).get("test_accuracy"):
+            found.append(f"{label}the network it chose was not trained.")
+        if not run.on_clicks:
+            if run.finished and run.result and run.result["test_accuracy"]:
+                found.append(f"{label}only the winner's test accuracy was looked at, once, at the end.")
             continue
         if final.get("retrain_seeds", 1) == 1:
             found.append(
@@ -206,14 +211,14 @@ def not_done(runs: Sequence[Run]) -> list[str]:
                 else f"{label}scores are zero-shot: the supernet was not trained at all."
             )
         if run.finished:
-            found.append(f"{label}test was read once, by the winner; no other candidate has a test figure.")
+            found.append(f"{label}only the winner was evaluated on test, once, after its last training; no other candidate has a test figure.")
     if searches and len({run.config.get("seed") for run in searches}) == 1:
         found.append("The search was run with one seed; another would propose other candidates.")
-    if searches and not any(run.method == "random" for run in searches):
+    if any(not is_one_shot(run.config) for run in searches) and not any(run.method == "random" for run in searches):
         found.append(
-            "No random search of the same budget was given; the grey line is what the random first candidates let one expect."
+            "No random search of the same budget is in this report; the grey line is what the random first candidates let one expect."
         )
-    if searches and not compares and not all(run.on_table for run in searches):
+    if any(run.on_clicks for run in searches) and not compares:
         found.append("No hand-crafted model was trained on the same rows.")
     for run in compares:
         board = run.board or {}
@@ -226,6 +231,6 @@ def not_done(runs: Sequence[Run]) -> list[str]:
                 f"{run.label}: {name} {'failed' if word == 'failed' else 'was left out'}: {why}"
                 for name, why in (board.get(word) or {}).items()
             ]
-    if any((run.config.get("limits") or {}).get("latency_ms_1") is None for run in searches if not run.on_table):
-        found.append("Latency was no objective and no limit of the search." if searches else "")
+    if any((run.config.get("limits") or {}).get("latency_ms_1") is None for run in searches if run.on_clicks):
+        found.append("Latency was no objective and no limit of the search.")
     return [line for line in dict.fromkeys(found) if line]

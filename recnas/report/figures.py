@@ -32,12 +32,12 @@ def leaderboard_figures(table: Table) -> list[Figure]:
     if rows:
         drawn = [
             Dot(row["model"], row["test_logloss"], f"{row['model']}: {number(row['test_logloss'], 'loss')}", row.get("interval"),
-                row.get("values") or (), 1 if row.get("verdict") == "reference" else 0)
+                row.get("values") or (), 1 if row.get("reference") else 0)
             for row in rows
         ]  # fmt: skip
-        note = "Dot: mean over seeds; bar: its 95 % interval; small dots: single seeds. Lower is better."
+        note = "Large dot: mean over training seeds; bar: its 95 % interval; small dots: single seeds. Lower is better."
         if table.more.get("noise"):
-            note += " Shaded: one standard deviation over seeds around the reference, the noise a difference must exceed."
+            note += " Shaded: how far the reference moves from seed to seed (one standard deviation); smaller differences may be luck."
         wide = [row["interval"] for row in rows if row.get("interval")]
         if wide and any(
             end[1] - end[0] > 4 * (rows[-1]["test_logloss"] - rows[0]["test_logloss"] + 1e-9) for end in wide
@@ -60,14 +60,14 @@ def leaderboard_figures(table: Table) -> list[Figure]:
             for row in paired
         ]  # fmt: skip
         reference = table.more["reference"]
-        svg = dots(f"Difference to {reference}", f"test log loss less that of {reference}", drawn, zero=True)
+        svg = dots(f"Difference to {reference}", f"difference in test log loss to {reference}", drawn, zero=True)
         found.append(
             Figure(
                 "differences",
                 f"Difference to {reference}",
                 svg,
                 table,
-                "Paired on the same test rows and over seeds, 95 % intervals. Left of the dashed line is better; an interval across it is no real difference.",
+                f"Left of the dashed line is better than {reference}, right of it worse. A bar (95 % interval) that crosses the line means no real difference. Compared on the same test rows and over seeds.",
             )
         )
     return found
@@ -158,10 +158,11 @@ def _step(size: float | None, sizes: Sequence[float]) -> int:
 
 def _correlation_note(row: Row) -> str:
     if row.get("spearman") is None:
-        return f"No rank correlation: {row.get('reason') or 'not known'}."
+        why = str(row.get("reason") or "no rank correlation is known")
+        return f"{why[:1].upper()}{why[1:]}. Colour shows the size of the network."
     interval = row.get("spearman_interval")
     spread = f" (95 % interval {interval[0]:+.2f} to {interval[1]:+.2f})" if interval else ""
-    return f"Spearman {row['spearman']:+.2f}{spread} over {row['n']} trained networks; +1 means the score ranks them perfectly. Darker (lighter at night): larger network."
+    return f"Spearman {row['spearman']:+.2f}{spread} over {row['n']} trained networks; +1 means the score ranks them perfectly. Colour shows the size of the network."
 
 
 def pareto_figure(table: Table) -> list[Figure]:
@@ -211,7 +212,7 @@ def pareto_figure(table: Table) -> list[Figure]:
             table.title,
             chart.render(),
             table,
-            table.note + " The grey line is the front: nothing is better in both.",
+            table.note + " The grey line joins the front: what no other beats in both.",
         )
     ]
 
@@ -240,7 +241,7 @@ def data_figures(splits: Table, columns: Table) -> list[Figure]:
                 "Click rate of every split",
                 dots("Click rate", "click rate", drawn),
                 splits,
-                "Bars: 95 % intervals. Splits whose intervals lie apart are not drawn alike.",
+                "Bars: 95 % intervals. Where two bars do not overlap, the splits differ by more than chance.",
             )
         )
     ordered = sorted(columns.rows, key=lambda row: -row["bytes"])[:40]
@@ -288,7 +289,7 @@ def data_figures(splits: Table, columns: Table) -> list[Figure]:
                         3,
                     ),
                     columns,
-                    "A column that is mostly unknown carries little; its ids were too rare in training to keep.",
+                    "Unknown: values that were too rare in training to get an embedding of their own. A column that is mostly unknown tells a model little.",
                 )
             )
     return found

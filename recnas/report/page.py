@@ -44,21 +44,27 @@ def _section(section: Section, files: str | None) -> str:
     parts = [f'<section id="{section.id}">', f"<h2>{escape(section.title)}</h2>"]
     if section.intro:
         parts.append(f'<p class="note">{escape(section.intro)}</p>')
-    pictures = [item for item in section.items if isinstance(item, Figure)]
+    items = list(section.items)
+    while items and isinstance(items[0], Lines):  # warnings come before anything they are about
+        parts.append(_list(items[0]))
+        items = items[1:]
+    pictures = [item for item in items if isinstance(item, Figure)]
     if pictures:
         parts.append(
             '<div class="figures">' + "\n".join(_figure(figure, files) for figure in pictures) + "</div>"
         )
-    for item in section.items:
+    for item in items:
         if isinstance(item, Table):
             parts.append(_table(item, files))
         elif isinstance(item, Code):
             parts.append(_code(item))
         elif isinstance(item, Lines):
-            parts.append(
-                "<ul>" + "".join(f"<li>{escape(_capital(line))}</li>" for line in item.items) + "</ul>"
-            )
+            parts.append(_list(item))
     return "\n".join([*parts, "</section>"])
+
+
+def _list(lines: Lines) -> str:
+    return "<ul>" + "".join(f"<li>{escape(_capital(line))}</li>" for line in lines.items) + "</ul>"
 
 
 def _figure(figure: Figure, files: str | None) -> str:

@@ -14,9 +14,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from recnas.errors import RunError
+from recnas.report.kinds import PLACE, method_of, predicts_clicks, vote_places
 from recnas.run import RunDir
 
-PHASES = ("warmup", "search", "top", "best")
 SIGEOS = ("sigeo", "sigeo_released", "sigeo_released_vision")
 
 
@@ -35,6 +35,7 @@ class Run:
     result: dict[str, Any] | None = None
     best_arch: dict[str, Any] | None = None
     best_events: list[dict[str, Any]] = field(default_factory=list)  # the winner's trainings, one per seed
+    best_facts: dict[str, Any] = field(default_factory=dict)  # how the winner was trained: settings, rows
     warmup: dict[str, Any] | None = None
     board: dict[str, Any] | None = None  # leaderboard.json of a comparison
 
@@ -58,8 +59,13 @@ class Run:
         return self.kind == "search" and "query" in self.config
 
     @property
+    def on_clicks(self) -> bool:
+        """A search for a model that predicts clicks; others look for networks that classify images."""
+        return self.kind == "search" and predicts_clicks(self.config)
+
+    @property
     def method(self) -> str:
-        return str((self.config.get("search") or {}).get("method", ""))
+        return method_of(self.config)
 
     @property
     def share(self) -> float | None:
@@ -68,25 +74,41 @@ class Run:
 
     @cached_property
     def objectives(self) -> dict[str, str]:
-        """Names and directions; the first is what the search ranks by."""
+        """Names and directions of what the search ranks by: the first of them, or all in a vote."""
         known = (self.result or {}).get("objectives") or self.config.get("objectives")
         if known:
             return dict(known)
         first = next((c["values"] for c in self.candidates if c.get("values")), None)
         return {name: "min" if low_is_good(name) else "max" for name in list(first)[:1]} if first else {}
 
+    @property
+    def is_vote(self) -> bool:
+        """Whether several proxies vote, so that none of them alone says which candidate is better."""
+        combine = (self.result or {}).get("combine") or self.config.get("combine")
+        return combine == "vote" and len(self.objectives) > 1
+
+    @cached_property
+    def places(self) -> dict[int, int]:
+        """The place of every scored candidate in the vote over all of them, by its index."""
+        found = vote_places(self.candidates, self.objectives)
+        return {c["index"]: place for c, place in zip(self.candidates, found) if place is not None}
+
     @cached_property
     def goal(self) -> tuple[str, str] | None:
-        """The first objective and `min` or `max`."""
+        """What candidates are shown by, and `min` or `max`: the place in a vote, else the first objective."""
+        if self.is_vote:
+            return PLACE, "min"
         return next(iter(self.objectives.items()), None)
 
     def value(self, candidate: Mapping[str, Any]) -> float | None:
-        """The first objective of a candidate; a duplicate has that of the one it repeats."""
+        """The goal of a candidate; a duplicate has that of the one it repeats."""
         if self.goal is None:
             return None
         same = candidate.get("same_as")
         if candidate.get("values") is None and same is not None:
             candidate = self.by_index.get(same, candidate)
+        if self.is_vote:
+            return self.places.get(candidate["index"])
         values = candidate.get("values")
         if not values or is_degenerate(candidate, self.goal[0]):
             return None
@@ -143,7 +165,7 @@ class Correlations:
 
 def low_is_good(proxy: str) -> bool:
     """Whether a proxy ranks by its lowest value; a test holds this against the proxies themselves."""
-    return proxy in ("train_loss", "valid_logloss") or proxy.startswith("hnas_") or proxy.endswith("ntk_cond")
+    return proxy in ("train_loss", "valid_logloss", PLACE) or proxy.startswith("hnas_") or proxy.endswith("ntk_cond")
 
 
 def is_degenerate(candidate: Mapping[str, Any], proxy: str) -> bool:
@@ -185,7 +207,7 @@ def read_run(path: Path | str, label: str | None = None) -> Run:
         groups.setdefault(str(event.get("event")), []).append(event)
     kind = str(manifest.get("kind"))
     best = folder.path / "best" if kind == "search" else folder.path
-    best_events = []
+    best_events: list[dict[str, Any]] = []
     if (best / "ledger.jsonl").exists() and kind in ("search", "train"):
         best_events = [e for e in RunDir(best).ledger.read() if e.get("event") == "seed"]
     return Run(
@@ -200,6 +222,7 @@ def read_run(path: Path | str, label: str | None = None) -> Run:
         result=_json(folder.path / "result.json"),
         best_arch=_json(folder.path / "best.json") or (manifest.get("arch") if kind == "train" else None),
         best_events=best_events,
+        best_facts=_json(best / "manifest.json") or {} if best_events else {},
         warmup=_json(folder.path / "warmup" / "result.json"),
         board=_json(folder.path / "leaderboard.json"),
     )

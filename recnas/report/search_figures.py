@@ -19,7 +19,7 @@ def trajectory_figures(table: Table) -> list[Figure]:
         if not table or (name == "seconds" and not any(row["seconds"] for row in table.rows)):
             continue
         everything = [row["best"] for row in table.rows]
-        chart = Chart(f"Best score against {title}", Axis.around(title, [0.0, *(row[name] for row in table.rows)], zero=True),
+        chart = Chart(f"{table.title}, against {title}", Axis.around(title, [0.0, *(row[name] for row in table.rows)], zero=True),
                       Axis.around(table.more["goal"], everything))  # fmt: skip
         colour = 0
         series = list(dict.fromkeys(row["series"] for row in table.rows))
@@ -61,7 +61,7 @@ def trajectory_figures(table: Table) -> list[Figure]:
             colour += 0 if grey else 1
         found.append(
             Figure(
-                f"trajectory_{name}", f"Best score so far, against {title}", chart.render(), table, table.note
+                f"trajectory_{name}", f"{table.title}, against {title}", chart.render(), table, table.note
             )
         )
     return found

@@ -8,6 +8,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from recnas.bench.correlation import rank_correlation
+from recnas.report.kinds import vote_places
+from recnas.report.outcome_info import LEAST_RANKED
 from recnas.report.runs import SIGEOS, Run, is_degenerate
 from recnas.report.stats import expected_best, quantile
 from recnas.report.table import Column, Row, Table
@@ -33,21 +35,27 @@ _TRAJECTORY = (
 
 
 def trajectory(runs: Sequence[Run]) -> Table:
-    """Best-so-far of the first objective after each candidate, and after how many seconds of scoring.
+    """Best-so-far after each candidate, and after how many seconds of scoring.
+
+    That is the best value of the first objective, or in a vote the best place that any candidate so far has in
+    the vote over all candidates of these runs: a place among those at hand would change with every newcomer.
+    Neither ever falls.
 
     Runs that differ in nothing but the seed are also averaged (`series` ending in "mean of"); a random search
     that was given is grey, else the expected best of n draws out of the random first population stands for it.
     """
     searches = [run for run in runs if run.kind == "search" and run.goal is not None]
-    goals = {run.goal for run in searches}
     rows: list[Row] = []
     if not searches:
         return Table("trajectory", "Best score so far", _TRAJECTORY, [])
-    goal, way = max(goals, key=lambda g: sum(run.goal == g for run in searches))  # type: ignore[misc]
-    kept = [run for run in searches if run.goal == (goal, way)]
+    ranked_by = [(run.goal, tuple(run.objectives) if run.is_vote else ()) for run in searches]
+    most = max(ranked_by, key=ranked_by.count)
+    kept = [run for run, by in zip(searches, ranked_by) if by == most]
+    (goal, way), voices = most  # type: ignore[misc]
+    values_of = _values(kept)
     groups: dict[str, list[tuple[Run, list[Row]]]] = {}
     for run in kept:
-        mine = _best_so_far(run, way == "min")
+        mine = _best_so_far(run, values_of[run.label], way == "min")
         rows += mine
         groups.setdefault(_all_but_seed(run), []).append((run, mine))
     for members in groups.values():
@@ -59,8 +67,8 @@ def trajectory(runs: Sequence[Run]) -> Table:
         values = [
             v
             for run in kept
-            for c in run.candidates
-            if c.get("origin") == "init" and (v := run.value(c)) is not None
+            for c, v in zip(run.candidates, values_of[run.label])
+            if c.get("origin") == "init" and v is not None
         ]
         if len(values) > 1:
             reference = f"expected best of n out of {len(values)} random candidates"
@@ -77,20 +85,35 @@ def trajectory(runs: Sequence[Run]) -> Table:
             ]
     left_out = [run.label for run in searches if run not in kept]
     note = f"{goal}, {'lower' if way == 'min' else 'higher'} is better. Seconds are those of scoring, summed over workers."
+    if voices:
+        total = sum(value is not None for found in values_of.values() for value in found)
+        note = (
+            f"The vote of {', '.join(voices)} decides, none of them alone. Shown is the best place of any candidate so far in the "
+            f"vote over all {total:,}; 1 is the best. Seconds are those of scoring, summed over workers."
+        )
     if reference:
         note += f" Grey: {reference}."
     if left_out:
         note += f" Not shown, because they rank by something else: {', '.join(left_out)}."
-    return Table("trajectory", "Best score so far", _TRAJECTORY, rows, note, {"goal": goal, "way": way})
+    title = "Best place so far" if voices else "Best score so far"
+    return Table("trajectory", title, _TRAJECTORY, rows, note, {"goal": goal, "way": way})
 
 
-def _best_so_far(run: Run, lower: bool) -> list[Row]:
+def _values(runs: Sequence[Run]) -> dict[str, list[float | None]]:
+    """What each candidate of each run is shown by. Runs that vote alike vote together: places of one run alone
+    could not be compared with those of another."""
+    if len(runs) == 1 or not runs[0].is_vote:
+        return {run.label: [run.value(candidate) for candidate in run.candidates] for run in runs}
+    places = iter(vote_places([c for run in runs for c in run.candidates], runs[0].objectives))
+    return {run.label: [next(places) for _ in run.candidates] for run in runs}
+
+
+def _best_so_far(run: Run, values: Sequence[float | None], lower: bool) -> list[Row]:
     rows: list[Row] = []
     best: float | None = None
     seconds = 0.0
-    for number, candidate in enumerate(run.candidates, start=1):
+    for number, (candidate, value) in enumerate(zip(run.candidates, values), start=1):
         seconds += candidate.get("seconds", 0.0)
-        value = run.value(candidate)
         if value is not None and (best is None or (value < best if lower else value > best)):
             best = value
         if best is not None:
@@ -152,6 +175,8 @@ def terms(run: Run) -> Table:
                          "low": quantile(values, 0.25), "high": quantile(values, 0.75)}
                     )  # fmt: skip
     note = "Each point is the median of a stretch of candidates, the band its middle half."
+    if run.is_vote:
+        note += f" SiGeo is one of {len(run.objectives)} voices in the vote that decides."
     return Table("terms", "Terms of SiGeo along the search", columns, rows, note)
 
 
@@ -172,14 +197,18 @@ def term_summary(run: Run) -> Table:
         for name in dict.fromkeys(name for score in found for name in score.get("terms") or {}):
             pairs = [(score["terms"][name], score["value"]) for score in found if name in score["terms"]]
             tenth = max(1, len(pairs) // 10)
-            ranked = rank_correlation([a for a, _ in pairs], [b for _, b in pairs], resamples=200)
+            enough = len(pairs) >= LEAST_RANKED
+            ranked = rank_correlation([a for a, _ in pairs] if enough else [], [b for _, b in pairs] if enough else [], resamples=200)
             rows.append(
                 {"proxy": proxy, "term": name, "first": fmean(a for a, _ in pairs[:tenth]), "last": fmean(a for a, _ in pairs[-tenth:]),
                  "std": stdev([a for a, _ in pairs]) if len(pairs) > 1 else None, "spearman": ranked.spearman,
                  "interval": list(ranked.spearman_interval) if ranked.spearman_interval else None, "n": len(pairs)}
             )  # fmt: skip
-    note = "A term whose spread is small beside the others' hardly moves the ranking. The loss enters with a minus."
-    return Table("term_summary", "Which term decides", columns, rows, note)
+    note = "A term that varies little compared with the others hardly moves the ranking. The loss enters with a minus."
+    if any(row["n"] < LEAST_RANKED for row in rows):
+        note += f" Fewer than {LEAST_RANKED} candidates are too few for a correlation."
+    title = "Which term decides SiGeo, one voice of the vote" if run.is_vote else "Which term decides"
+    return Table("term_summary", title, columns, rows, note)
 
 
 def family(run: Run) -> Table:
@@ -208,6 +237,8 @@ def family(run: Run) -> Table:
         before = candidate
     better = "lower" if run.goal and run.goal[1] == "min" else "higher"
     note = f"Each row is the parent of the next; the last is the winner. {better.capitalize()} is better. A mutation of a part that nothing reads changes no figure."
+    if run.is_vote:
+        note += f" Places are those in the vote of {', '.join(run.objectives)} over all {len(run.places):,} candidates."
     return Table("family", "How the winner came about", columns, rows, note)
 
 

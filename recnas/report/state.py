@@ -1,16 +1,24 @@
-"""Where a run stands, read from its directory while another process writes it."""
+"""Where a run stands, read from its directory while another process writes it.
+
+    state = state_of("runs/first")
+    print(describe(state))      # phases, the best so far, what to type next
+    state.finished
+"""
 
 from __future__ import annotations
 
-import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from recnas.bench.floor import not_better
 from recnas.progress import duration
-from recnas.report.runs import low_is_good
-from recnas.run import RunDir
+from recnas.report.kinds import is_one_shot, phases_of, total_of, unit_of
+from recnas.report.runs import Run, read_run
 
-_ORDER = ("warmup", "search", "top", "best")
 _NAMES = {
     "warmup": "warm up",
     "search": "score candidates",
@@ -19,96 +27,179 @@ _NAMES = {
 }
 
 
-def state_of(path: Path | str) -> dict[str, Any]:
-    """Phases, counts and the best candidate so far."""
-    run = RunDir.open(path)
-    manifest, events = run.manifest(), run.ledger.read()
-    config = manifest.get("config", {})
-    candidates = [event for event in events if event.get("event") == "candidate"]
-    trained = [event for event in events if event.get("event") == "trained"]
-    done = {event["name"]: event["seconds"] for event in events if event.get("event") == "phase"}
-    result = run.path / "result.json"
-    return {
-        "run": str(path),
-        "kind": manifest["kind"],
-        "order": _order(config),
-        "finished": result.exists(),
-        "phases": done,
-        "now": next((name for name in _order(config) if name not in done), None)
-        if manifest["kind"] == "search"
-        else None,
-        "candidates": {
-            "told": len(candidates),
-            "total": total_candidates(config),
-            "best": _best(candidates, config.get("objectives") or {}),
-        },
-        "trained": {
-            "done": len(trained),
-            "total": config.get("final", {}).get("top", 0) * config.get("final", {}).get("seeds", 1),
-            "best_valid_logloss": min((event["valid"]["logloss"] for event in trained), default=None),
-        },
-        "result": json.loads(result.read_text()) if result.exists() else None,
-    }
+@dataclass(frozen=True)
+class Phase:
+    """One phase of a search; `done` of `total` are known for some of them while they run."""
+
+    name: str
+    title: str
+    state: str  # done, now, to come
+    seconds: float | None = None
+    done: int | None = None
+    total: int | None = None
 
 
-def _order(config: dict[str, Any]) -> tuple[str, ...]:
-    """The phases of a search; one on a table has nothing to train."""
-    one_shot = (config.get("search") or {}).get("method") in ("nasi", "darts")
-    return ("search",) if "query" in config or one_shot else _ORDER
+@dataclass(frozen=True)
+class State:
+    """A run as `recnas watch` shows it."""
+
+    run: str
+    kind: str
+    finished: bool
+    phases: tuple[Phase, ...]
+    facts: tuple[str, ...]  # sentences about what there is so far
+    next: tuple[str, ...]  # commands that make sense now
+    best: dict[str, Any] | None = None  # the best candidate so far: index, key, values, place in a vote
+    result: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
 
-def describe(state: dict[str, Any]) -> str:
-    lines = [
-        f"{state['run']}: {state['kind']}, {'finished' if state['finished'] else 'running or interrupted'}"
-    ]
-    for name in state["order"] if state["kind"] == "search" else ():
-        if name in state["phases"]:
-            lines.append(f"  {_NAMES[name]:<19} done in {duration(state['phases'][name])}")
-        elif name == state["now"]:
-            lines.append(f"  {_NAMES[name]:<19} {_progress(name, state)}")
+def state_of(path: Path | str) -> State:
+    """Phases, counts, and the best candidate so far."""
+    run = read_run(path)
+    facts = {"search": _of_search, "train": _of_train, "compare": _of_compare, "warmup": _of_warmup, "bench": _of_bench}.get(run.kind)
+    return State(
+        run=str(path),
+        kind=run.kind,
+        finished=_finished(run),
+        phases=tuple(_phases(run)),
+        facts=tuple(facts(run)) if facts else (f"{len(run.others)} lines in its ledger",),
+        next=tuple(_next(run)),
+        best=_best(run),
+        result=run.result,
+    )
+
+
+def describe(state: State) -> str:
+    lines = [f"{state.run}: {state.kind}, {'finished' if state.finished else 'running or interrupted'}"]
+    for phase in state.phases:
+        if phase.state == "done":
+            told = f"done in {duration(phase.seconds or 0.0)}"
+        elif phase.state == "to come":
+            told = "to come"
+        elif phase.done is None:
+            told = "under way"
         else:
-            lines.append(f"  {_NAMES[name]:<19} to come")
-    best = state["candidates"]["best"]
-    if best is not None:
-        values = ", ".join(f"{name} {value:.6g}" for name, value in best["values"].items())
-        lines.append(f"  best candidate: number {best['index'] + 1}, {best['key']}, {values}")
-    if state["trained"]["best_valid_logloss"] is not None:
-        lines.append(
-            f"  best validation log loss of a trained candidate: {state['trained']['best_valid_logloss']:.5f}"
-        )
-    if state["result"] is not None and "test_accuracy" in state["result"]:
-        figures = ", ".join(f"{name} {value:.2f}" for name, value in state["result"]["test_accuracy"].items() if value is not None)
-        lines.append(f"  test accuracy of the winner in percent: {figures}")
-    if state["result"] is not None and "test" in state["result"]:
-        lines.append(f"  test log loss of the winner: {state['result']['test']['logloss']:.5f}")
+            told = f"{phase.done:,} of {phase.total:,}" if phase.total else f"{phase.done:,}"
+        lines.append(f"  {phase.title:<19} {told}")
+    lines += [f"  {fact}" for fact in state.facts]
+    lines += [f"  {'next' if state.finished else 'to continue'}: {command}" for command in state.next]
     return "\n".join(lines)
 
 
-def _progress(name: str, state: dict[str, Any]) -> str:
-    counts = {"search": ("told", "candidates"), "top": ("done", "trained")}
-    if name not in counts:
-        return "under way"
-    done, where = counts[name]
-    total = state[where]["total"]
-    return f"{state[where][done]:,} of {total:,}" if total else f"{state[where][done]:,}"
+def _finished(run: Run) -> bool:
+    """A table of trainings is made anew when all are done; every other kind leaves a result."""
+    return (run.path / "table.parquet").exists() if run.kind == "bench" else run.finished
 
 
-def total_candidates(config: dict[str, Any]) -> int | None:
-    """How many candidates a search of this config proposes."""
-    search = config.get("search", {})
-    chosen = search.get(search.get("method", ""), {})
-    if "population" in chosen:
-        return int(chosen["population"] + chosen["generations"] * chosen["children"])
-    return chosen.get("candidates")
+def _phases(run: Run) -> Iterator[Phase]:
+    if run.kind != "search":
+        return
+    order = phases_of(run.config)
+    now = next((name for name in order if name not in run.phases), None)
+    for name in order:
+        title = f"train, by {unit_of(run.config)}" if name == "search" and is_one_shot(run.config) else _NAMES[name]
+        if name in run.phases:
+            yield Phase(name, title, "done", run.phases[name].get("seconds"))
+        elif name == now:
+            yield Phase(name, title, "now", None, *_progress(run, name))
+        else:
+            yield Phase(name, title, "to come")
 
 
-def _best(candidates: list[dict[str, Any]], directions: dict[str, str]) -> dict[str, Any] | None:
-    """The best by the first objective; without a direction in the config it is a proxy, in its own."""
-    scored = [event for event in candidates if event.get("values")]
-    if not scored:
+def _progress(run: Run, name: str) -> tuple[int | None, int | None]:
+    final = run.config.get("final") or {}
+    if name == "search":
+        return len([c for c in run.candidates if c.get("origin") != "chosen"]), total_of(run.config)
+    if name == "top":
+        done = len(run.trained) + sum(event.get("event") == "longer" for event in run.others)
+        return done, (final.get("top") or 0) * final.get("seeds", 1) or None
+    return None, None
+
+
+def _best(run: Run) -> dict[str, Any] | None:
+    """Who leads so far; a search on a supernet has no candidates to choose from, only its last state."""
+    best = run.best_by_score if run.kind == "search" and not is_one_shot(run.config) else None
+    if best is None:
         return None
-    name = next(iter(directions or scored[0]["values"]))
-    lower = directions[name] == "min" if directions else low_is_good(name)
-    pick = min if lower else max
-    best = pick(scored, key=lambda event: event["values"][name])
-    return {"index": best["index"], "key": best["key"], "values": best["values"]}
+    found = {name: best[name] for name in ("index", "key", "values")}
+    return found | {"place": 1, "of": len(run.places)} if run.is_vote else found
+
+
+def _of_search(run: Run) -> Iterator[str]:
+    best = _best(run)
+    if best is not None:
+        name = f"best candidate: number {best['index'] + 1}"
+        if run.is_vote:
+            voices = ", ".join(run.objectives)
+            yield f"{name}, leads the vote of {len(run.objectives)} proxies ({voices}) over {best['of']:,} candidates; {best['key']}"
+        else:
+            yield f"{name}, {', '.join(f'{voice} {value:.6g}' for voice, value in best['values'].items())}, {best['key']}"
+    losses = [figures["valid_logloss"] for figures in run.trained_mean().values()]
+    if losses:
+        yield f"best validation log loss of a trained candidate: {min(losses):.5f}"
+    longer = [event["valid"] for event in run.others if event.get("event") == "longer" and "valid" in event]
+    if longer:
+        yield f"best validation accuracy of a trained candidate in percent: {max(longer):.2f}"
+    result = run.result or {}
+    if "test_accuracy" in result:
+        shown = ", ".join(f"{name} {value:.2f}" for name, value in result["test_accuracy"].items() if value is not None)
+        chosen = result["best"].get("arch", result["best"]["key"])
+        yield f"chosen: {chosen}"
+        yield f"test accuracy of the winner in percent: {shown}" if shown else "no table says how it does when trained"
+    elif "test" in result:
+        yield f"test log loss of the winner: {result['test']['logloss']:.5f}{_warned(result['test'].get('normalized_entropy'))}"
+
+
+def _of_train(run: Run) -> Iterator[str]:
+    seeds = [event["seed"] for event in run.best_events]
+    yield f"trainings done: {len(seeds)}" + (f" (seed {', '.join(map(str, seeds))})" if seeds else "")
+    losses = [event["test"]["logloss"] for event in run.best_events if "test" in event]
+    if losses:
+        entropies = [event["test"].get("normalized_entropy") for event in run.best_events if "test" in event]
+        known = [value for value in entropies if value is not None]
+        yield f"mean test log loss: {fmean(losses):.5f}{_warned(fmean(known) if known else None)}"
+
+
+def _of_compare(run: Run) -> Iterator[str]:
+    by_kind = {kind: [event for event in run.others if event.get("event") == kind] for kind in ("trial", "seed")}
+    if by_kind["trial"]:
+        yield f"tuning trials done: {len(by_kind['trial'])}"
+    models = dict.fromkeys(str(event.get("model")) for event in by_kind["seed"])
+    yield f"trainings done: {len(by_kind['seed'])}" + (f" ({', '.join(models)})" if models else "")
+    for row in (run.board or {}).get("models", []):
+        yield f"{row['rank']}. {row['model']}: test log loss {row['test']['logloss']['mean']:.5f}, {row['verdict'] or 'reference'}"
+
+
+def _of_warmup(run: Run) -> Iterator[str]:
+    if run.result:
+        yield f"{100 * run.result['share']:g} % of the training rows: {run.result['rows']:,} rows in {run.result['steps']:,} steps"
+
+
+def _of_bench(run: Run) -> Iterator[str]:
+    yield f"trainings done: {len(run.trained)} of {len(run.trained_mean())} architectures"
+
+
+def _warned(entropy: float | None) -> str:
+    below = not_better(entropy)
+    return f"; warning: {below}" if below else ""
+
+
+def _next(run: Run) -> list[str]:
+    path = shlex.quote(str(run.path))
+    if not _finished(run):
+        resume = f"recnas search --resume {path}"
+        return [resume if run.kind == "search" else f"repeat the command it was started with, --out {path}"]
+    if run.kind in ("compare", "train"):
+        return [f"recnas report {path} -o report.html"]
+    if run.kind != "search":
+        return []
+    if run.on_clicks:
+        data = shlex.quote(str(run.data.get("path", "DATA")))
+        return [
+            f"recnas compare --data {data} --models dlrm deepfm dcn-v2 {path}:best --out runs/compare",
+            f"recnas report {path} runs/compare -o report.html",
+        ]
+    return [f"recnas report {path} -o report.html", f"recnas draw {path}:best -o best.svg"]

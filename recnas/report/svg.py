@@ -22,6 +22,7 @@ from recnas.report.theme import DRAWING, VARIABLES
 
 WIDTH, HEIGHT = 440, 300  # small enough to stay readable on a telephone
 _LETTER = 6.4  # width of a small letter, on average
+_LEAST = 1e-6  # of the values: a narrower axis shows rounding, and no tick could tell two places apart
 Point = tuple[float, float]
 
 
@@ -77,17 +78,19 @@ class Axis:
             return cls(title, 1.0 if log else 0.0, 10.0 if log else 1.0, log)
         low, high = min(known), max(known)
         if log:
-            air = (high / low) ** 0.06 if high > low else 1.5
+            air = max((high / low) ** 0.06, 1 + _LEAST) if high > low else 1.5
             return cls(title, low / air, high * air, True)
         if zero:
             low, high = min(low, 0.0), max(high, 0.0)
-        air = 0.05 * (high - low) or 0.05 * abs(high) or 0.5
+            if low == high:  # nothing but zeros: from zero up
+                return cls(title, 0.0, 1.0)
+        air = max(0.05 * (high - low), _LEAST * max(abs(low), abs(high))) if high > low else 0.05 * abs(high) or 0.5
         return cls(title, low if zero and low == 0 else low - air, high if zero and high == 0 else high + air)
 
     def place(self, value: float) -> float:
         """0 at `low`, 1 at `high`."""
-        if self.log:
-            return math.log(value / self.low) / math.log(self.high / self.low)
+        if self.log:  # what has no logarithm stands at the low end
+            return math.log(value / self.low) / math.log(self.high / self.low) if value > 0 else 0.0
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self, wanted: int = 5) -> list[float]:
@@ -174,6 +177,8 @@ class Chart:
         shape: str = "circle",
     ) -> None:
         for x, y, title in points:
+            if not (math.isfinite(x) and math.isfinite(y)):
+                continue
             a, b = self.at(x, y)
             self._spots.append((a, b, radius))
             if shape == "diamond":

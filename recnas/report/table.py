@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """`kind` says how a value is written: text, int, num (5 digits), loss (5 decimals), share, mb, seconds."""
+    """`kind` says how a value is written: text, int, num (5 digits), loss (5 decimals), ratio (3 decimals), time (2 digits), share, mb, seconds."""
 
     name: str
     title: str
@@ -97,6 +97,10 @@ def number(value: float, kind: str = "num") -> str:
         return f"{100 * value:.2f} %"
     if kind == "mb":
         return f"{value / 1e6:,.1f} MB" if value >= 1e6 else f"{value / 1e3:,.1f} kB"
+    if kind == "ratio":
+        return f"{value:,.3f}"
+    if kind == "time":
+        return two_digits(value)
     if kind == "seconds":
         return f"{value:,.1f} s"
     return short(value)
@@ -112,6 +116,11 @@ def short(value: float) -> str:
     if size >= 1000 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.4g}"
+
+
+def two_digits(value: float) -> str:
+    """A ratio or a time as far as it means anything: 4.2; 0.031; 36,000."""
+    return f"{float(f'{value:.2g}'):,.10g}"
 
 
 def _escaped(cell: str) -> str:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Any
 
-from recnas.report.outcome_info import is_searched
+from recnas.bench.floor import GUESS, NOT_BETTER, not_better
+from recnas.report.headline import floor_lines, headline
+from recnas.report.kinds import total_of, unit_of
 from recnas.report.runs import Correlations, Run
-from recnas.report.state import total_candidates
 from recnas.report.stats import auc_interval, mean_interval, t_point
-from recnas.report.table import Row, Table, number, short
+from recnas.report.table import Row, Table, number
 
 
 @dataclass(frozen=True)
@@ -25,54 +26,36 @@ def verdict(
     runs: Sequence[Run], board: Table, summary: Table, tables: Sequence[Correlations] = ()
 ) -> Verdict:
     """Judge by the comparison if there is one, else by the searches, else by what there is."""
-    compared = [row for row in board.rows if row.get("delta") is not None]
+    compared = [(run.board, said) for run in runs if run.board and (said := headline(run.board))]
     searches = [run for run in runs if run.kind == "search"]
     more = [line for run in searches if (line := _unfinished(run))] if len(runs) > 1 else []
     if compared:
-        return Verdict(_compared(board, compared), (*_of_the_board(board), *more))
+        floor = [line for judged, _ in compared for line in floor_lines(judged)]
+        others = [said for _, said in compared[1:]]
+        return Verdict(compared[0][1], (*floor, *others, *_of_the_board(board), *more))
     done = [run for run in searches if run.finished]
     if len(done) > 1:
-        if any(run.on_table for run in done):
+        if not all(run.on_clicks for run in done):
             return Verdict(_several_on_tables(done), (*map(_single, done), *more))
         return Verdict(_several(done), (*map(_single, done), *more))
     if done:
-        return Verdict(_single(done[0]), (*more, *([] if done[0].on_table else [_not_compared(done[0])])))
+        return Verdict(_single(done[0]), (*more, *([_not_compared(done[0])] if done[0].on_clicks else [])))
     if searches:
         lines = [line for run in searches if (line := _unfinished(run))]
         return Verdict(lines[0], tuple(lines[1:]))
     if board.rows:
         best = board.rows[0]
-        return Verdict(f"{best['model']} reaches test log loss {_figure(best)}; nothing is compared with it.")
+        below = not_better(best["test_normalized_entropy"]) if best.get("test_normalized_entropy") is not None else None
+        warned = f" It is {below}." if below else ""
+        return Verdict(f"{best['model']} reaches test log loss {_figure(best)}; nothing is compared with it.{warned}")
     if summary.rows:
         return Verdict(_best_proxy(summary))
     kinds = ", ".join(dict.fromkeys(run.kind for run in runs)) or "file"
     return Verdict(f"There is no verdict: the {kinds} given here holds no model that was read on test.")
 
 
-def _compared(board: Table, compared: list[Row]) -> str:
-    reference = board.more["reference"]
-    searched = [row for row in compared if is_searched(row)]
-    base = next((row for row in board.rows if row["model"] == reference), None)
-    subject = (searched or compared)[0]
-    sign, one, other = 1.0, subject, base
-    if not searched and base is not None and (is_searched(base) or base is board.rows[0]):
-        sign, one, other = -1.0, base, subject  # the reference is the one to speak of
-    delta = sign * subject["delta"]
-    ends = sorted(sign * end for end in (subject["delta_interval"] or []))
-    name, against = one["model"], other["model"] if other else reference
-    if ends and ends[0] <= 0 <= ends[1]:
-        said = f"There is no real difference between {name} and {against}: {delta:+.5f} test log loss (95 % interval {ends[0]:+.5f} to {ends[1]:+.5f})"
-    else:
-        sizes = sorted(map(abs, ends))
-        spread = f" (95 % interval {sizes[0]:.5f} to {sizes[1]:.5f})" if ends else " (no interval)"
-        said = f"{name} {'beats' if delta < 0 else 'is worse than'} {against} by {abs(delta):.5f} test log loss{spread}"
-    if other and one.get("flops") and other.get("flops"):
-        said += f", at {short(one['flops'] / other['flops'])}× its FLOPs"
-    return said + "."
-
-
 def _of_the_board(board: Table) -> list[str]:
-    first = board.rows[0]
+    first, reference = board.rows[0], board.more["reference"]
     lines = [f"Lowest mean test log loss: {first['model']}, {_figure(first)}."]
     others = [row for row in board.rows if row.get("verdict") in ("better", "worse", "no real difference")]
     for word in ("better", "no real difference", "worse"):
@@ -81,9 +64,9 @@ def _of_the_board(board: Table) -> list[str]:
             what = {
                 "better": "Better than",
                 "worse": "Worse than",
-                "no real difference": "Not told apart from",
+                "no real difference": "No real difference to",
             }[word]
-            lines.append(f"{what} {board.more['reference']}: {', '.join(named)}.")
+            lines.append(f"{what} {reference}: {', '.join(named)}.")
     if len(others) > 1:
         lines.append(
             f"Each interval is for one comparison; of {len(others)} made here, chance alone can make one look real."
@@ -111,9 +94,10 @@ def _single(run: Run) -> str:
     if test.get("auc") is not None:
         said += f", AUC {test['auc']:.5f}{_auc_spread(run, test['auc'])}"
     entropy = test.get("normalized_entropy")
-    if entropy is not None:
-        guess = "better than" if entropy < 1 else "worse than" if entropy > 1 else "no better than"
-        said += f", {guess} always predicting the click rate ({entropy:.3f} times that loss)"
+    if below := not_better(entropy):  # said first: whatever else is true of it matters less
+        said = f"The winner of {run.label} is {below}. It" + said.removeprefix(f"The winner of {run.label}")
+    else:
+        said += f", better than {GUESS} ({entropy:.3f} times that loss)"
     params = f" It has {best['params']:,} parameters." if best.get("params") is not None else ""
     return said + "." + params
 
@@ -131,6 +115,9 @@ def _auc_spread(run: Run, auc: float) -> str:
 def _several(runs: Sequence[Run]) -> str:
     losses = {run.label: run.result["test"]["logloss"] for run in runs if run.result}
     low = min(losses, key=lambda label: losses[label])
+    below = [run.label for run in runs if run.result and not_better(run.result["test"].get("normalized_entropy"))]
+    named = f"winner of {below[0]} is" if len(below) == 1 else f"winners of {', '.join(below)} are"
+    floor = f" The {named} {NOT_BETTER}." if below else ""
     groups = {True: [], False: []}  # type: dict[bool, list[float]]
     for run in runs:
         groups[run.method == "random"].append(losses[run.label])
@@ -138,13 +125,13 @@ def _several(runs: Sequence[Run]) -> str:
         gap = fmean(groups[False]) - fmean(groups[True])
         return (
             f"Searched winners {'beat' if gap < 0 else 'do not beat'} those of random search: {gap:+.5f} mean test log loss"
-            f"{_gap_spread(groups[False], groups[True])}; the lowest is {losses[low]:.5f} ({low})."
+            f"{_gap_spread(groups[False], groups[True])}; the lowest is {losses[low]:.5f} ({low}).{floor}"
         )
     interval = mean_interval(list(losses.values()))
     assert interval is not None
     return (
         f"The winners of {len(losses)} searches reach test log loss {fmean(losses.values()):.5f} on average "
-        f"(95 % interval {interval[0]:.5f} to {interval[1]:.5f}); the lowest is {losses[low]:.5f} ({low})."
+        f"(95 % interval {interval[0]:.5f} to {interval[1]:.5f}); the lowest is {losses[low]:.5f} ({low}).{floor}"
     )
 
 
@@ -178,27 +165,32 @@ def _unfinished(run: Run) -> str:
     if run.finished:
         return ""
     final = run.config.get("final") or {}
-    total = total_candidates(run.config)
-    told = f"{len(run.candidates):,}" + (f" of {total:,}" if total else "")
-    trained = f"{len(run.trained)} of {final.get('top', 0) * final.get('seeds', 1)}"
-    said = f"{run.label} stopped before its end, so there is no verdict: {told} candidates were scored, {trained} trainings done, test not read"
+    total, unit = total_of(run.config), unit_of(run.config)
+    told = f"{len(run.candidates):,}" + (f" of {total:,} {unit}" if total else f" {unit}")
+    said = f"{run.label} stopped before its end, so there is no verdict: {told} were done"
+    if run.on_clicks:
+        said += f", {len(run.trained)} of {final.get('top', 0) * final.get('seeds', 1)} trainings"
+    said += ", test was not read"
     best = run.best_by_score
-    if best is not None and run.goal is not None:
+    if best is not None and run.is_vote:
+        said += f". Candidate {best['index'] + 1} leads the vote of {', '.join(run.objectives)} so far (a vote on scores; it says nothing about the loss yet)"
+    elif best is not None and run.goal is not None:
         said += f". Best by {run.goal[0]} so far: candidate {best['index'] + 1}, {number(best['values'][run.goal[0]])} (a score, not a loss; it has no interval)"
     return said + "."
 
 
 def _not_compared(run: Run) -> str:
     return (
-        "It has not been laid beside a hand-crafted model on the same rows: "
-        f"recnas compare --data {run.data.get('path', 'DATA')} --models dcnv2 deepfm {run.path}:best --seeds 5 --out runs/compare"
+        "It has not been compared with a hand-crafted model on the same rows yet: "
+        f"recnas compare --data {run.data.get('path', 'DATA')} --models dlrm deepfm dcn-v2 {run.path}:best --out runs/compare"
     )
 
 
 def _best_proxy(summary: Table) -> str:
     known = [row for row in summary.rows if row.get("spearman") is not None]
     if not known:
-        return "There is no verdict: no proxy could be ranked against the truth."
+        why = next((f" ({row['reason']})" for row in summary.rows if row.get("reason")), "")
+        return f"There is no verdict: no proxy could be ranked against the truth{why}."
     best = max(known, key=lambda row: row["spearman"])
     interval = best.get("spearman_interval")
     spread = (

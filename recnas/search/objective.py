@@ -60,6 +60,11 @@ class Objectives:
         return len(self.names)
 
     @property
+    def is_vote(self) -> bool:
+        """Whether several values stand for opinions that are added up, so that none of them alone says who leads."""
+        return len(self) > 1 and self.combine == "vote"
+
+    @property
     def has_front(self) -> bool:
         """Whether candidates are compromises, of which many can be best; otherwise all stand in one order."""
         return len(self) > 1 and self.combine == "pareto"
@@ -99,10 +104,17 @@ class Objectives:
             spread[members] = crowding(table[members])
         return [int(i) for i in np.lexsort((np.arange(len(table)), -spread, ranks))]
 
+    def places(self, values: Sequence[Mapping[str, float]]) -> list[int]:
+        """The place of each candidate among all of these: 1 for the best, every place once."""
+        place = [0] * len(values)
+        for number, row in enumerate(self.order([self.costs(found) for found in values]), start=1):
+            place[row] = number
+        return place
+
     def better_than(self, here: Sequence[float], costs: Sequence[Sequence[float]] | Costs) -> list[bool]:
         """For each row of `costs` whether a search that stands at `here` should rather stand there."""
         table = _table(costs, len(self))
-        if len(self) > 1 and self.combine == "vote":
+        if self.is_vote:
             ranks = rank_sums(np.vstack([_table([here], len(self)), table]))
             return [bool(rank < ranks[0]) for rank in ranks[1:]]
         return [dominates(row, here) for row in table.tolist()]

@@ -80,6 +80,24 @@ def test_board_from_end_to_end(criteo_data, arch_file: Path, tmp_path: Path, cap
     assert difference["logloss"] == pytest.approx(means[0] - means[1])
     assert difference["logloss_interval"][0] <= difference["logloss"] <= difference["logloss_interval"][1]
 
+    # The floor: always predicting the click rate of the training rows.
+    rate = float(np.asarray(criteo_data.array("train", "label")).mean())
+    guess = log_loss(label, np.full(len(label), rate))
+    assert board["guess"]["logloss"] == pytest.approx(guess)
+    for row in board["models"]:
+        assert row["to_guess"]["logloss"] == pytest.approx(row["test"]["logloss"]["mean"] - guess)
+        guesses = row["test"]["normalized_entropy"]["mean"] >= 1 or row["to_guess"]["logloss_interval"][1] >= 0
+        assert (row["verdict"] == "no better than guessing") == guesses
+        assert (f"{row['model']}:" in screen or f"{row['model']}," in screen) or not guesses
+
+    # The headline: the searched model against the best of the others, whatever the reference.
+    best = next(row for row in board["models"] if row["model"] != "mine")
+    assert (board["headline"]["model"], board["headline"]["other"]) == ("mine", best["model"])
+    assert board["headline"]["difference"]["logloss"] == pytest.approx(
+        rows["mine"]["test"]["logloss"]["mean"] - best["test"]["logloss"]["mean"]
+    )
+    assert f"{best['model']}, the best of the 4 other models" in screen
+
     with open(run / "leaderboard.csv", newline="") as file:
         lines = list(csv.DictReader(file))
     assert [line["model"] for line in lines] == [row["model"] for row in board["models"]]

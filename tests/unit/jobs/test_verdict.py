@@ -10,18 +10,28 @@ from recnas.jobs.verdict import verdict
 @pytest.mark.parametrize(
     ("values", "combine", "said"),
     [
-        ({"sigeo": 12.3456789}, "pareto", "by sigeo (12.346) it was number 2"),
-        ({"sigeo": 1.0, "naswot": 2.0}, "vote", "in the vote of sigeo, naswot it was number 2"),
-        ({"sigeo": 1.0, "macs": 2.0}, "pareto", "by the front of sigeo, macs it was number 2"),
+        ({"sigeo": 12.3456789}, "pareto", "place 2 of 6 by sigeo (12.346)"),
+        ({"sigeo": 1.0, "naswot": 2.0}, "vote", "place 2 of 6 by vote of sigeo, naswot"),
+        ({"sigeo": 1.0, "macs": 2.0}, "pareto", "place 2 of 6 on the front of sigeo, macs"),
     ],
 )
 def test_the_rank_is_said_with_what_ranked(values, combine, said):
-    result = {
+    assert said in verdict(result(values, combine))
+
+
+def test_a_winner_that_only_guesses_is_called_that():
+    assert "not better" not in verdict(result({"sigeo": 1.0}, normalized_entropy=0.999))
+    said = verdict(result({"sigeo": 1.0}, normalized_entropy=1.024))
+    assert "warning: the winner is not better than always predicting the click rate (1.024 times that loss)\n" in said
+    assert "all rows have the same label" in verdict(result({"sigeo": 1.0}, normalized_entropy=None))
+
+
+def result(values, combine="pareto", normalized_entropy=0.9):
+    return {
         "best": {"key": "k", "params": 10, "macs": 20, "index": 3, "rank": 1, "values": values},
-        "test": {"logloss": 0.5, "std": None},
+        "test": {"logloss": 0.5, "std": None, "normalized_entropy": normalized_entropy},
         "valid": {"logloss": 0.4},
-        "budgets": {"proposed": 8, "scored": 7, "trained": 3},
+        "budgets": {"proposed": 8, "scored": 7, "failed": 1, "trained": 3},
         "combine": combine,
         "seconds": {"search": 60.0},
     }
-    assert said in verdict(result)

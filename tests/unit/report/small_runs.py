@@ -9,6 +9,7 @@ from typing import Any
 
 FINGERPRINT = "f" * 64
 INIT = [10.0, 30.0, 20.0, 40.0]  # scores of the random first candidates
+TRAINING = {"lr": 0.1, "epochs": 1}  # settings of every training here
 VERSIONS = {"python": "3.11.7", "recnas": "0.1.0", "torch": "2.13.0", "numpy": "2.0.0"}
 
 
@@ -115,20 +116,27 @@ def write_search(
          "test": {"logloss": loss, "auc": 0.75, "rows": 1000, "clicks": 200}}
         for seed, loss in enumerate(losses)
     ]  # fmt: skip
-    write_run(path / "best", {"kind": "train"}, events)
+    write_run(path / "best", {"kind": "train", "settings": TRAINING, "on": "train"}, events)
     write_run(path / "warmup", {"kind": "warmup"}, [], result={"share": share, "rows": 80, "steps": 5})
     return path
 
 
-def write_compare(path: Path, data: Path | str = "/nowhere/data", delta: float = -0.0006) -> Path:
+def write_compare(
+    path: Path, data: Path | str = "/nowhere/data", delta: float = -0.0006, entropies: tuple[float, float, float] = (0.9, 0.9, 0.9)
+) -> Path:
+    """A searched model, the reference and a third; `entropies` are theirs in this order, 1 or more is guessing."""
+
     def model(
         rank: int, name: str, id: str, losses: list[float], flops: int, difference: dict[str, Any] | None
     ) -> dict[str, Any]:
+        entropy = entropies[rank - 1]
         mean = sum(losses) / len(losses)
         std = (sum((x - mean) ** 2 for x in losses) / (len(losses) - 1)) ** 0.5
         figure = {"mean": mean, "std": std, "values": losses}
         verdict = (
-            None
+            "no better than guessing"
+            if entropy >= 1
+            else None
             if difference is None
             else "better"
             if difference["logloss_interval"][1] < 0
@@ -136,8 +144,10 @@ def write_compare(path: Path, data: Path | str = "/nowhere/data", delta: float =
         )
         return {
             "rank": rank, "model": name, "id": id, "seeds": [0, 1, 2], "trials": 0, "choice": {"lr": 0.1}, "valid": {"logloss": figure},
-            "test": {"logloss": figure, "auc": {"mean": 0.75, "std": 0.001, "values": [0.75] * 3}}, "params": flops // 2, "macs": flops // 2,
-            "flops": flops, "latency": {"p50_ms_1": 0.4}, "rows_per_second": 5000.0, "difference": difference, "verdict": verdict,
+            "test": {"logloss": figure, "auc": {"mean": 0.75, "std": 0.001, "values": [0.75] * 3},
+                                                  "normalized_entropy": {"mean": entropy, "std": 0.0, "values": [entropy] * 3}}, "params": flops // 2, "macs": flops // 2,
+            "flops": flops, "latency": {"p50_ms_1": 0.4, "p50_ms_512": flops / 5557},
+            "to_guess": {"logloss": entropy - 1, "logloss_interval": [entropy - 1.01, entropy - 0.99]}, "rows_per_second": 5000.0, "difference": difference, "verdict": verdict,
         }  # fmt: skip
 
     found = {
@@ -160,11 +170,12 @@ def write_compare(path: Path, data: Path | str = "/nowhere/data", delta: float =
         model(3, "deepfm", "deepfm", [0.5001, 0.4991, 0.5011], 80_000, near),
     ]
     board = {"data": FINGERPRINT, "rows": {"train": 800, "valid": 100, "test": 100}, "reference": "dcnv2", "seeds": [0, 1, 2], "tune": 0,
+             "guess": {"click_rate": 0.2, "logloss": 0.555}, "headline": {"model": "runs/first:best", "other": "dcnv2", "difference": found},
              "models": models, "failed": {}, "skipped": {"lightgbm": "it is not installed"}}  # fmt: skip
     manifest = {
         "kind": "compare",
         "data": {"path": str(data), "fingerprint": FINGERPRINT},
-        "settings": {"lr": 0.1},
+        "settings": TRAINING,
         "tune": 0,
         "first_seed": 0,
     }

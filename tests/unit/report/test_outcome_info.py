@@ -2,6 +2,7 @@
 
 import json
 import math
+import statistics
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,14 @@ import yaml
 from recnas.config import check_settings
 from recnas.errors import RunError
 from recnas.report import data_info, facts, outcome_info
+from recnas.report.leaderboard import leaderboard
 from recnas.report.runs import read_inputs, read_run
-from recnas.report.table import Column, Table
+from recnas.report.table import Column, Table, two_digits
 from recnas.report.verdict import verdict
 from tests.unit.report.small_runs import (
     FINGERPRINT,
     candidate,
+    trained,
     write_compare,
     write_data,
     write_run,
@@ -26,30 +29,55 @@ from tests.unit.report.small_runs import (
 def judged(*paths):
     runs, tables = read_inputs(paths)
     points = outcome_info.truth(runs)
-    return verdict(runs, outcome_info.leaderboard(runs), outcome_info.truth_summary(points, tables), tables)
+    return verdict(runs, leaderboard(runs), outcome_info.truth_summary(points, tables), tables)
 
 
 def test_leaderboard_of_a_search_and_a_comparison(tmp_path: Path):
     runs, _ = read_inputs([write_search(tmp_path / "first"), write_compare(tmp_path / "compare")])
-    table = outcome_info.leaderboard(runs)
-    assert [row["model"] for row in table.rows] == ["runs/first:best", "dcnv2", "deepfm", "first: winner"]
-    own = table.rows[-1]
-    half = 4.303 * 0.01 / math.sqrt(3)
-    assert own["test_logloss"] == 0.51
-    assert own["test_logloss_std"] == 0.01
-    assert own["interval"] == pytest.approx([0.51 - half, 0.51 + half])
-    assert (own["seeds"], own["params"], own["flops"]) == (3, 60_000, 12_000)
+    table = leaderboard(runs)
+    # The winner of the search and the model of the comparison are one network: one row, from both.
+    assert [row["model"] for row in table.rows] == ["runs/first:best", "dcnv2", "deepfm"]
+    assert table.rows[0]["where"] == "first, compare"
+    assert table.rows[0]["seeds"] == 3  # the search's seeds 0, 1, 2 are those of the comparison
+    assert table.rows[0]["test_logloss"] == pytest.approx(0.4994)
     assert table.rows[0]["delta_interval"] == pytest.approx([-0.0008, -0.0004])
     assert table.more["noise"] == pytest.approx([0.499, 0.501])  # dcnv2: 0.500 with a deviation of 0.001
     assert table.rows[1]["verdict"] == "reference"
 
 
+def test_a_winner_that_was_not_compared_has_a_row_of_its_own(tmp_path: Path):
+    (own,) = leaderboard([read_run(write_search(tmp_path / "first"))]).rows
+    half = 4.303 * 0.01 / math.sqrt(3)
+    assert own["model"] == "first: winner"
+    assert own["test_logloss"] == 0.51
+    assert own["test_logloss_std"] == 0.01
+    assert own["interval"] == pytest.approx([0.51 - half, 0.51 + half])
+    assert (own["seeds"], own["params"], own["flops"]) == (3, 60_000, 12_000)
+
+
+def test_seeds_of_the_search_join_those_of_the_comparison(tmp_path: Path):
+    first, compared = write_search(tmp_path / "first"), write_compare(tmp_path / "compare")
+    ledger = first / "best" / "ledger.jsonl"
+    lines = [json.loads(line) | {"seed": 7 + number} for number, line in enumerate(ledger.read_text().splitlines())]
+    ledger.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    row = leaderboard(read_inputs([first, compared])[0]).rows[-1]
+    losses = [0.4994, 0.4984, 0.5004, 0.50, 0.51, 0.52]
+    assert (row["model"], row["seeds"]) == ("runs/first:best", 6)
+    assert row["test_logloss"] == pytest.approx(sum(losses) / 6)
+    assert row["test_logloss_std"] == pytest.approx(statistics.stdev(losses))
+    manifest = first / "best" / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"on": "train+valid"}))
+    table = leaderboard(read_inputs([first, compared])[0])
+    assert (table.rows[0]["model"], table.rows[0]["seeds"]) == ("runs/first:best", 3)  # not trained alike
+    assert "first trained its winner with other settings (test log loss 0.51000)" in table.note
+
+
 def test_a_leaderboard_with_other_columns_is_read_as_far_as_it_goes(tmp_path: Path):
     board = {"models": [{"model": "x", "test": {"logloss": {"mean": 0.5}}, "gauc": 0.61, "nested": {}}]}
     path = write_run(tmp_path / "c", {"kind": "compare"}, [], leaderboard=board)
-    table = outcome_info.leaderboard([read_run(path)]).only_shown()
-    assert [c.title for c in table.columns] == ["model", "from", "seeds", "test log loss", "gauc"]
-    assert table.cells(table.rows[0]) == ["x", "c", "0", "0.50000", "0.61"]
+    table = leaderboard([read_run(path)]).only_shown()
+    assert [c.title for c in table.columns] == ["model", "seeds", "test log loss", "gauc", "from"]
+    assert table.cells(table.rows[0]) == ["x", "0", "0.50000", "0.61", "c"]
 
 
 def test_trained_candidates_and_truth(tmp_path: Path):
@@ -69,12 +97,19 @@ def test_trained_candidates_and_truth(tmp_path: Path):
         (50, 60_000),
     ]
     (row,) = outcome_info.truth_summary(points).rows
-    assert (row["spearman"], row["kendall"], row["n"], row["share"]) == (
-        1,
-        1,
-        3,
-        0.01,
-    )  # 30 < 40 < 50 and 0.70 > 0.61 > 0.57
+    assert (row["spearman"], row["kendall"], row["n"], row["share"]) == (None, None, 3, 0.01)
+    assert row["reason"] == "3 networks: too few for a correlation"
+
+
+def test_rank_correlation_from_eight_networks_on(tmp_path: Path):
+    run = write_search(tmp_path / "first")
+    with open(run / "ledger.jsonl", "a") as file:
+        for index in range(10, 15):  # five more: the higher the score, the lower the loss
+            lines = [candidate(index, 100.0 + index), *trained(index, [0.5 - index / 100])]
+            file.write("".join(json.dumps(line) + "\n" for line in lines))
+    (row,) = outcome_info.truth_summary(outcome_info.truth([read_run(run)])).rows
+    assert (row["n"], row["spearman"], row["kendall"]) == (8, 1, 1)
+    assert row["spearman_interval"] == [1, 1]
 
 
 def test_correlations_from_a_file_join_the_summary(tmp_path: Path):
@@ -105,11 +140,10 @@ def test_pareto_front(tmp_path: Path):
     runs, _ = read_inputs([write_search(tmp_path / "first"), write_compare(tmp_path / "compare")])
     table = outcome_info.pareto(runs)
     front = [(row["model"], row["what"]) for row in table.rows if row["front"]]
-    # FLOPs and loss: 4k .70, 8k .61, 12k .57 (winner), 40k .4994 (searched), 80k .5001, 100k .5000: the last two are beaten.
+    # FLOPs and loss: 4k .70, 8k .61, 40k .4994 (searched, and the winner), 80k .5001, 100k .5000: the last two are beaten.
     assert front == [
         ("nasrec-0001", "candidate"),
         ("nasrec-0003", "candidate"),
-        ("first: winner", "winner"),
         ("runs/first:best", "searched"),
     ]
     assert {row["model"] for row in table.rows if row["what"] == "baseline"} == {"dcnv2", "deepfm"}
@@ -130,19 +164,61 @@ def test_candidates_and_their_front(tmp_path: Path):
 
 def test_verdict_of_a_comparison(tmp_path: Path):
     said = judged(write_search(tmp_path / "first"), write_compare(tmp_path / "compare"))
-    assert (
-        said.sentence
-        == "runs/first:best beats dcnv2 by 0.00060 test log loss (95 % interval 0.00040 to 0.00080), at 0.4× its FLOPs."
+    assert said.sentence == (
+        "runs/first:best beats dcnv2, the best of the 2 other models, by 0.00060 test log loss (95 % interval 0.00040 to 0.00080), "
+        "at 0.4× its FLOPs (7.2 ms against 18 ms for a batch of 512)."
     )
-    assert "Not told apart from dcnv2: deepfm." in said.more
+    assert "No real difference to dcnv2: deepfm." in said.more
     near = judged(write_compare(tmp_path / "near", delta=-0.0001))
     assert near.sentence.startswith(
-        "There is no real difference between runs/first:best and dcnv2: -0.00010 test log loss (95 % interval -0.00030 to +0.00010)"
+        "There is no real difference between runs/first:best and dcnv2, the best of the 2 other models: -0.00010 test log loss "
+        "(95 % interval -0.00030 to +0.00010), at 0.4× its FLOPs"
     )
     worse = judged(write_compare(tmp_path / "worse", delta=0.001))
     assert worse.sentence.startswith(
-        "runs/first:best is worse than dcnv2 by 0.00100 test log loss (95 % interval 0.00080 to 0.00120)"
+        "runs/first:best is worse than dcnv2, the best of the 2 other models, by 0.00100 test log loss (95 % interval 0.00080 to 0.00120)"
     )
+
+
+def test_a_model_that_only_guesses_is_called_that_whatever_it_beats(tmp_path: Path):
+    both = judged(write_compare(tmp_path / "both", entropies=(1.03, 1.2, 0.9)))
+    assert both.sentence == (
+        "runs/first:best is not better than always predicting the click rate (test log loss 0.49940; the constant guess has 0.55500), "
+        "and neither is dcnv2, the best of the 2 other models."
+    )
+    assert "runs/first:best, dcnv2: not better than always predicting the click rate (test log loss 0.55500)." in both.more
+    assert "The reference dcnv2 is among them: being better than it says little." in both.more
+    one = judged(write_compare(tmp_path / "one", entropies=(1.0, 0.9, 0.9)))
+    assert one.sentence.startswith("runs/first:best is not better than always predicting the click rate")
+    assert one.sentence.endswith("; dcnv2, the best of the 2 other models, is, and has 0.00060 more test log loss.")
+    # A real difference to guessing is asked for: an interval that reaches zero is none.
+    unsure = judged(write_compare(tmp_path / "unsure", entropies=(0.995, 0.9, 0.9)))
+    assert unsure.sentence.startswith("runs/first:best is not better than always predicting the click rate")
+    other = judged(write_compare(tmp_path / "other", entropies=(0.9, 1.5, 0.9)))
+    assert other.sentence.startswith("runs/first:best beats dcnv2, the best of the 2 other models, by 0.00060")
+    assert other.sentence.endswith("But dcnv2 is itself not better than always predicting the click rate, so this says little.")
+
+
+def test_a_search_whose_winner_only_guesses(tmp_path: Path):
+    def with_entropy(path: Path, entropy: float | None) -> Path:
+        result = json.loads((write_search(path) / "result.json").read_text())
+        result["test"]["normalized_entropy"] = entropy
+        (path / "result.json").write_text(json.dumps(result))
+        return path
+
+    said = judged(with_entropy(tmp_path / "a", 1.024)).sentence
+    assert said.startswith("The winner of a is not better than always predicting the click rate (1.024 times that loss). It reaches test")
+    said = judged(with_entropy(tmp_path / "b", None)).sentence  # all rows have one label
+    assert said.startswith("The winner of b is not better than always predicting the click rate: all rows have the same label. It")
+    several = judged(tmp_path / "a", write_search(tmp_path / "c")).sentence
+    assert several.endswith("The winner of a is not better than always predicting the click rate.")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shown"), [(4.191, "4.2"), (35_884, "36,000"), (1.93e6, "1,900,000"), (0.0314, "0.031"), (1.0, "1"), (99.6, "100")]
+)
+def test_ratios_have_two_digits(ratio: float, shown: str):
+    assert two_digits(ratio) == shown
 
 
 def test_verdict_of_one_search(tmp_path: Path):
@@ -180,11 +256,11 @@ def test_verdict_of_several_searches(tmp_path: Path):
 def test_verdict_of_a_run_that_stopped(tmp_path: Path):
     said = judged(write_search(tmp_path / "half", finished=False)).sentence
     assert said.startswith(
-        "half stopped before its end, so there is no verdict: 5 of 9 candidates were scored, 0 of 4 trainings done, test not read."
+        "half stopped before its end, so there is no verdict: 5 of 9 candidates were done, 0 of 4 trainings, test was not read."
     )
     assert "Best by sigeo so far: candidate 4, 40" in said
     assert judged(write_search(tmp_path / "empty", lines=[], finished=False)).sentence.endswith(
-        "test not read."
+        "test was not read."
     )
     assert "no verdict" in judged(write_run(tmp_path / "w", {"kind": "warmup"}, [])).sentence
 
@@ -248,7 +324,7 @@ def test_facts_and_what_was_not_done(tmp_path: Path):
     for part in (
         "best 2 of 9 candidates",
         "1 % of the training rows",
-        "read once",
+        "only the winner was evaluated on test",
         "No hand-crafted model",
         "one seed; another",
     ):
@@ -256,7 +332,7 @@ def test_facts_and_what_was_not_done(tmp_path: Path):
     assert "one seed, so" not in said  # two seeds per candidate
     half = " ".join(facts.not_done([read_run(write_search(tmp_path / "half", finished=False))]))
     assert "did not reach its end" in half
-    assert "read once" not in half
+    assert "evaluated on test" not in half
 
 
 def test_the_config_in_a_report_can_be_run_again(tmp_path: Path):

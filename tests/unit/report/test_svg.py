@@ -1,3 +1,4 @@
+import math
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -32,10 +33,31 @@ def test_axes_of_one_value_have_a_width():
         Axis.around("x", []),
         Axis.around("x", [5.0], log=True),
         Axis.around("x", [-2.0]),
+        Axis.around("x", [0.0, 0.0], zero=True),
+        Axis.around("x", [], zero=True),
+        Axis.around("x", [7.0], zero=True),
+        Axis.around("x", [-7.0], zero=True),
+        Axis.around("x", [math.nan, math.inf]),
+        Axis.around("x", [1.0, 1.0 + 2**-52]),
+        Axis.around("x", [1.0, 1.0 + 2**-52], log=True),
+        Axis.around("x", [0.0, 0.0], log=True),
     ):
         assert axis.low < axis.high
         assert axis.ticks()
+        assert len(set(tick_labels(axis.ticks()))) == len(axis.ticks())
     assert Axis.around("x", [3.0]).place(3.0) == pytest.approx(0.5)
+    assert Axis.around("x", [0.0], zero=True).place(0.0) == 0.0
+    assert Axis.around("x", [1.0, 10.0], log=True).place(0.0) == 0.0  # has no logarithm
+
+
+def test_bars_and_dots_of_zeros_are_drawn():
+    for drawn in (
+        bars("t", "MB", [("a", 0.0, "nothing"), ("b", 0.0, "nothing")]),
+        bars("t", "MB", []),
+        dots("t", "share", [Dot("a", 0.0, "zero", (0.0, 0.0))], (0.0, 0.0), zero=True),
+        dots("t", "share", []),
+    ):
+        ET.fromstring(drawn)
 
 
 def test_points_land_where_the_axes_say():
