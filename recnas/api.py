@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recnas.errors import RunError
-from recnas.run import RunDir
+from recnas.runs.folder import RunDir
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,7 +111,7 @@ class Best:
 
         from recnas.data.prepared import PreparedData
         from recnas.jobs.search_settings import SearchConfig
-        from recnas.jobs.training import net_shape
+        from recnas.train.setup import net_shape
         from recnas.model.nasrec.subnet import new_subnet
 
         folder = self.run.folder

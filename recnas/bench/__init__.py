@@ -1,1 +1,1 @@
-"""Tables of trained architectures, and how well cheap evidence ranks them."""
+"""Tables of trained architectures, and how well cheap pool_scores ranks them."""

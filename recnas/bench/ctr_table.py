@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recnas.errors import DataError
-from recnas.run import write_atomic
+from recnas.runs.folder import write_atomic
 
 _FACTS = b"recnas"
 

@@ -66,7 +66,7 @@ def _import(args: argparse.Namespace) -> int:
 
 def _pack(args: argparse.Namespace) -> int:
     from recnas.errors import ConfigError
-    from recnas.jobs.pack_scores import pack_scores
+    from recnas.bench.pack_scores import pack_scores
 
     if not args.items or not args.out:
         raise ConfigError("runs (or packed tables) and --out are needed.", "recnas bench pack runs/c4 runs/c16 --out scores.parquet")

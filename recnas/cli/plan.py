@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from recnas.cli.options import add_data, add_json, byte_size, count, print_json, table, take_data
 
 if TYPE_CHECKING:
-    from recnas.jobs.plan import ShardingForecast
+    from recnas.jobs.gpu_plan import ShardingForecast
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
     from recnas.config import load_settings, read_yaml
     from recnas.data.prepared import PreparedData
     from recnas.jobs.find_arch import named_arch
-    from recnas.jobs.plan import Devices, plan
-    from recnas.jobs.plan_tables import known_tables
+    from recnas.jobs.gpu_plan import Devices, plan
+    from recnas.data.known_tables import known_tables
     from recnas.jobs.search_settings import SearchConfig
     from recnas.jobs.settings import WarmupConfig
 
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(found: ShardingForecast, source: str, network: str) -> None:
-    from recnas.jobs.plan import KEPT_FREE
+    from recnas.jobs.gpu_plan import KEPT_FREE
     from recnas.progress import human_bytes
 
     devices = found.devices

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from recnas.jobs.search_kinds import kept_search, load_search, run_search
     from recnas.jobs.verdict import verdict
     from recnas.progress import Progress
-    from recnas.run import RunDir
+    from recnas.runs.folder import RunDir
 
     if args.workers is not None and args.workers < 1:
         raise ConfigError("--workers must be at least 1.")

@@ -130,7 +130,7 @@ def _topology(args: argparse.Namespace) -> int:
 def _experiment1(args: argparse.Namespace) -> int:
     from recnas.config import apply_overrides, check_settings
     from recnas.errors import ConfigError
-    from recnas.jobs.experiment1 import STATISTICS, Experiment1, experiment1
+    from recnas.jobs.sigeo_experiment1 import STATISTICS, Experiment1, experiment1
     from recnas.progress import Progress
 
     if not args.out:

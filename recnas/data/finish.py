@@ -26,7 +26,7 @@ from recnas.data.schema import Schema
 from recnas.data.sources import Source, sha256_file
 from recnas.data.split import SPLITS
 from recnas.progress import Progress
-from recnas.run import versions, write_json
+from recnas.runs.folder import versions, write_json
 
 _PARQUET_ROWS = 65_536
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from recnas.data.batch import Batch
 from recnas.data.loader import BatchLoader
+from recnas.seeds import stream
 
 
 class JoinedLoader:
@@ -35,7 +36,7 @@ class JoinedLoader:
         if self._batch >= len(self):
             self._epoch, self._batch = self._epoch + 1, 0
         turns = np.repeat(np.arange(len(self.loaders)), [len(loader) for loader in self.loaders])
-        turns = np.random.default_rng([self.seed, self._epoch]).permutation(turns)
+        turns = stream(self.seed, "split-turns", self._epoch).permutation(turns)
         used = np.bincount(turns[: self._batch], minlength=len(self.loaders))
         for loader, batches in zip(self.loaders, used):
             loader.load_state_dict({"epoch": self._epoch, "batch": int(batches)})

@@ -20,6 +20,7 @@ from recnas.data.batch import Batch
 from recnas.data.part import filled, share_of
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError, DataError
+from recnas.seeds import stream
 
 BLOCK_ROWS = 512  # read together: 26 kB of dense and 52 kB of ids for Criteo
 POOL_BLOCKS = 16  # permuted together: 8,192 rows from 16 places of the file, which stay in the cache
@@ -137,7 +138,7 @@ class _ShuffledOrder:
     """
 
     def __init__(self, arrays: tuple[np.ndarray, ...], rows: int, seed: int, epoch: int) -> None:
-        rng = np.random.default_rng([seed, epoch])
+        rng = stream(seed, "row-order", epoch)
         self.blocks = rng.permutation(rows // BLOCK_ROWS)
         # One permutation serves every pool of the epoch: their rows differ, so their mixtures do too.
         self.within = rng.permutation(POOL_ROWS)

@@ -42,7 +42,7 @@ from recnas.data.vocab_files import write_vocabulary
 from recnas.data.vocabulary import IdTable, count_keys, keep_frequent
 from recnas.errors import ConfigError, DataError
 from recnas.progress import Progress, human_bytes
-from recnas.run import FolderLock, write_json
+from recnas.runs.folder import FolderLock, write_json
 
 
 @dataclass(frozen=True)

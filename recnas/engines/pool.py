@@ -1,4 +1,4 @@
-"""Worker processes on this machine, one thread each, that may be killed without harm; see `crew`."""
+"""Worker processes on this machine, one thread each, that may be killed without harm; see `supervised`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from recnas.engines.base import Work
-from recnas.engines.crew import ONE_THREAD, Answer, Crew, Item
+from recnas.engines.supervised import ONE_THREAD, Answer, SupervisedEngine, Numbered
 from recnas.errors import RecnasError
 from recnas.threads import one_thread
 
@@ -27,10 +27,10 @@ _PR_SET_PDEATHSIG = 1
 class _Worker:
     process: BaseProcess
     pipe: Connection
-    item: Item | None = None
+    item: Numbered | None = None
 
 
-class PoolEngine(Crew[_Worker]):
+class PoolEngine(SupervisedEngine[_Worker]):
     """`workers` processes, started when the first item arrives."""
 
     def __init__(self, work: Work, workers: int) -> None:
@@ -83,7 +83,7 @@ class PoolEngine(Crew[_Worker]):
         there.close()
         return _Worker(process, here)
 
-    def _give(self, worker: _Worker, item: Item) -> None:
+    def _give(self, worker: _Worker, item: Numbered) -> None:
         worker.item = item
         with suppress(OSError):  # it may be dead: `_answers` will notice
             worker.pipe.send(item[1])

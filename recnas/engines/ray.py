@@ -1,6 +1,6 @@
 """Worker processes that Ray runs, on this machine or on a cluster; an actor that dies is replaced.
 
-The ordered map and its rules are those of `crew`; what is special is how work travels. A worker on another
+The ordered map and its rules are those of `supervised`; what is special is how work travels. A worker on another
 machine has no file of ours, so a `Work` that offers `cargo()` has those tensors put into Ray's object store
 once; all workers of a machine map the one copy. Tensors are put as numpy arrays (Ray copies torch tensors),
 and torch makes a writable tensor of a read-only array: a write would reach every worker. So each answer is
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recnas.engines.base import Work
-from recnas.engines.crew import ONE_THREAD, TRIES, Answer, Crew, Item
+from recnas.engines.supervised import ONE_THREAD, TRIES, Answer, SupervisedEngine, Numbered
 from recnas.engines.ray_cluster import connect, import_ray
 from recnas.errors import RecnasError, RunError
 from recnas.threads import one_thread
@@ -35,11 +35,11 @@ _PATIENCE = 300.0  # seconds without a single worker before a full cluster is an
 class _Worker:
     actor: Any
     answer: Any  # the reference we wait for; None when idle
-    item: Item | None = None
+    item: Numbered | None = None
     pid: int | None = None  # known once it has started
 
 
-class RayEngine(Crew[_Worker]):
+class RayEngine(SupervisedEngine[_Worker]):
     """`workers` actors of one CPU each, started when the first item arrives.
 
     Args:
@@ -97,7 +97,7 @@ class RayEngine(Crew[_Worker]):
     def _idle(self) -> list[_Worker]:
         return [worker for worker in self._pool if worker.answer is None]
 
-    def _give(self, worker: _Worker, item: Item) -> None:
+    def _give(self, worker: _Worker, item: Numbered) -> None:
         worker.item = item
         worker.answer = worker.actor.answer.remote(item[1])
 

@@ -24,10 +24,10 @@ from recnas.engines.base import EngineChoice, open_engine
 from recnas.errors import RunError
 from recnas.jobs.settings import SpaceSettings, make_space
 from recnas.jobs.train_work import TrainWork
-from recnas.jobs.training import NOT_THE_RESULT
+from recnas.train.setup import NOT_THE_RESULT
 from recnas.progress import Progress
-from recnas.run import RunDir
-from recnas.run_facts import data_facts
+from recnas.runs.folder import RunDir
+from recnas.runs.identity import data_facts
 from recnas.space.base import Space
 from recnas.train.settings import TrainSettings
 

@@ -21,9 +21,9 @@ from recnas.bench.correlation import rank_correlation
 from recnas.bench.nasbench201 import Nb201Table, Split
 from recnas.config import Settings
 from recnas.engines.base import EngineChoice, open_engine
-from recnas.jobs.warm_cells import WarmCells, warm
+from recnas.train.warm_network import WarmCells, warm
 from recnas.progress import Progress
-from recnas.run import RunDir
+from recnas.runs.folder import RunDir
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.registry import get_space
 

@@ -23,16 +23,16 @@ from recnas.bench.floor import guess_logits
 from recnas.data.prepared import PreparedData
 from recnas.engines.base import EngineChoice, open_engine
 from recnas.errors import ConfigError
-from recnas.jobs.compare_board import headline, model_row, rank, write_board
-from recnas.jobs.compare_floors import why_not
+from recnas.bench.leaderboard import headline, model_row, rank, write_board
+from recnas.bench.other_models import why_not
 from recnas.jobs.compare_latency import measure
 from recnas.jobs.compare_models import Choice, Entrant, find_entrant, resolve
 from recnas.jobs.compare_work import CompareWork, Item, predictions_path
 from recnas.jobs.notice import warn_of_data
-from recnas.jobs.training import NOT_THE_RESULT
+from recnas.train.setup import NOT_THE_RESULT
 from recnas.progress import Progress
-from recnas.run import RunDir
-from recnas.run_facts import data_facts
+from recnas.runs.folder import RunDir
+from recnas.runs.identity import data_facts
 from recnas.train.settings import TrainSettings
 
 TUNING_SEED = 1_000_000  # added to the first seed: no final training repeats a trial

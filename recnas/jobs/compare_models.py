@@ -26,12 +26,12 @@ from recnas.config import nearest
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError, RecnasError
-from recnas.jobs.compare_floors import FLOORS
+from recnas.bench.other_models import FLOORS
 from recnas.jobs.find_arch import named_arch
-from recnas.jobs.training import make_embeddings, net_shape
+from recnas.train.setup import make_embeddings, net_shape
 from recnas.model.embeddings import Embeddings
 from recnas.model.nasrec.subnet import new_subnet
-from recnas.run import RunDir
+from recnas.runs.folder import RunDir
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.json import from_dict, to_dict

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from recnas.data.prepared import PreparedData
 from recnas.errors import RunError
-from recnas.jobs.compare_floors import run_floor
+from recnas.bench.other_models import run_floor
 from recnas.jobs.compare_models import Choice, Entrant, build_entrant
-from recnas.jobs.training import (
+from recnas.train.setup import (
     NOT_THE_RESULT,
     choose_device,
     make_loader,
@@ -27,7 +27,7 @@ from recnas.jobs.training import (
     train_with_checkpoints,
 )
 from recnas.progress import Progress
-from recnas.run import write_atomic, write_json
+from recnas.runs.folder import write_atomic, write_json
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork, Network, NotFinite
 from recnas.train.settings import TrainSettings

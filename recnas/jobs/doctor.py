@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from recnas.machine import available_cores, default_threads
-from recnas.run import versions
+from recnas.runs.folder import versions
 
 # Built together: any other pairing fails at import with an undefined symbol.
 TRIPLE = {"torch": "2.13", "torchrec": "1.8", "fbgemm-gpu": "1.8"}

@@ -29,7 +29,7 @@ from recnas.jobs.export_program import Program, check_format, read_program, writ
 from recnas.jobs.predict_rows import fitted_recipe
 from recnas.jobs.trained import TrainedModel, load_trained
 from recnas.progress import Progress
-from recnas.run import versions, write_json
+from recnas.runs.folder import versions, write_json
 
 LARGEST_DIFFERENCE = 1e-5
 BATCH_SIZES = (1, 7, 512)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from recnas.errors import RunError, SpaceError
-from recnas.run import RunDir
+from recnas.runs.folder import RunDir
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.json import from_dict, load_arch
 

@@ -22,7 +22,7 @@ from recnas.jobs.find_arch import named_arch
 from recnas.jobs.scoring import ScoreSettings, ScoreWork, freeze
 from recnas.jobs.warmup import load_warmed
 from recnas.progress import Progress
-from recnas.run import FolderLock, Ledger
+from recnas.runs.folder import FolderLock, Ledger
 from recnas.space.base import Space
 from recnas.space.nasrec.json import to_dict
 

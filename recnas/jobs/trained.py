@@ -32,10 +32,10 @@ from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import DataError, RunError
 from recnas.jobs.compare_work import slug
-from recnas.jobs.training import net_shape
+from recnas.train.setup import net_shape
 from recnas.model.embeddings import RowMap, TableReader
 from recnas.model.nasrec.subnet import Subnet
-from recnas.run import RunDir
+from recnas.runs.folder import RunDir
 from recnas.space.nasrec.json import from_dict
 from recnas.train.checkpoint import Checkpoint, load_latest
 from recnas.train.settings import TrainSettings

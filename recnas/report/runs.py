@@ -15,7 +15,7 @@ from typing import Any
 
 from recnas.errors import RunError
 from recnas.report.kinds import PLACE, method_of, predicts_clicks, vote_places
-from recnas.run import RunDir
+from recnas.runs.folder import RunDir
 
 SIGEOS = ("sigeo", "sigeo_released", "sigeo_released_vision")
 

@@ -10,7 +10,7 @@ from typing import IO, Any
 from recnas.errors import ConfigError
 from recnas.report import markdown, page
 from recnas.report.content import all_files, make_report
-from recnas.run import write_atomic
+from recnas.runs.folder import write_atomic
 
 
 def write_report(

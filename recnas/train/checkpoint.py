@@ -31,7 +31,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from recnas.errors import RunError
-from recnas.run import fsync_folder, write_atomic, write_json
+from recnas.runs.folder import fsync_folder, write_atomic, write_json
 
 FORMAT = 1
 TENSORS, STATE = "tensors.safetensors", "state.json"

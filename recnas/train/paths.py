@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
+from recnas.seeds import stream
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.arch import Block, NasrecArch
 
@@ -42,7 +41,7 @@ class PathSampler:
     def path(self, step: int) -> NasrecArch:
         if self.strategy == "full-path":
             return self.space.full_path()
-        rng = np.random.default_rng([self.seed, step])
+        rng = stream(self.seed, "warmup-paths", step)
         coins = rng.random(1 + self.space.blocks) < self.full_probability(step)
         drawn = self.space.sample_path(rng, self.strategy)
         if not coins.any():

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from recnas.config import Settings
+from recnas.space.settings import SpaceSettings
 
+LEAST_BATCH = 16
 RATES = {"adagrad": 0.12, "adamw": 0.002}  # unless a rate is given
 
 
@@ -28,11 +30,6 @@ class EmbeddingSettings(Settings):
     hash_rows: int | None = Field(None, ge=3)
     offload: bool = False  # keep the tables in host memory while a GPU trains the rest
     sharding: Literal["table-wise", "column-wise", "row-wise"] | None = None  # over processes; None: planned
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `sharding` unless it is set, so that runs from before it existed can be continued."""
-        return {name: value for name, value in handler(self).items() if name != "sharding" or value is not None}
 
 
 class TrainSettings(Settings):
@@ -81,3 +78,34 @@ class SupernetSettings(TrainSettings):
 
     optimizer: Literal["adagrad", "adamw"] = "adagrad"
     lr: float = Field(0.12, gt=0)
+
+
+class WarmupShare(Settings):
+    """How much of the data warms the supernet up, and along which paths."""
+
+    share: float = Field(0.01, ge=0, le=1)
+    strategy: Literal["any-connection", "single-path", "any-path", "full-path"] = "any-connection"
+    full_path_share: float = Field(0.2, ge=0, le=1)
+    least_steps: int = Field(250, ge=1)  # if the share gives fewer, batches shrink (to no less than 16 rows)
+
+    def batch_size(self, rows: int, wanted: int) -> int:
+        """16 steps teach a supernet nothing: small data are better cut into more batches."""
+        return min(wanted, max(LEAST_BATCH, rows // self.least_steps))
+
+
+class CheckSettings(Settings):
+    """Random subnets that are evaluated with the shared weights after the warm-up."""
+
+    archs: int = Field(8, ge=0)
+    rows: int = Field(50_000, ge=1)
+
+
+class WarmupConfig(Settings):
+    """`recnas warmup CONFIG`."""
+
+    data: str
+    seed: int = Field(0, ge=0)
+    space: SpaceSettings = SpaceSettings()
+    warmup: WarmupShare = WarmupShare()
+    train: SupernetSettings = SupernetSettings()
+    check: CheckSettings = CheckSettings()

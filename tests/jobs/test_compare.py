@@ -15,7 +15,7 @@ from recnas.data.prepare import PrepareOptions, prepare
 from recnas.data.synthetic import generate
 from recnas.errors import RunError
 from recnas.jobs.compare import compare
-from recnas.run import RunDir, write_json
+from recnas.runs.folder import RunDir, write_json
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
 from recnas.train.settings import TrainSettings

@@ -29,7 +29,7 @@ def test_a_search_and_its_report(criteo_data, tmp_path: Path):
     assert [row["state"] for row in tables["phases"].rows] == ["done"] * 4
     assert tables["family_run"].rows[-1]["key"] == result["best"]["key"]
     assert len(tables["data_columns"].rows) == 26
-    stems = {figure.stem for figure in report.figures()}
+    stems = {figure.stem for figure in report.scores()}
     assert {
         "winner_run",
         "trajectory_evaluations",

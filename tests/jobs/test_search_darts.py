@@ -17,7 +17,7 @@ from recnas.jobs.search_darts import search_darts
 from recnas.jobs.search_kinds import load_search
 from recnas.jobs.search_oneshot import DartsConfig
 from recnas.resources import resource_dir
-from recnas.run import RunDir
+from recnas.runs.folder import RunDir
 from recnas.space.registry import get_space
 
 SIZES = {

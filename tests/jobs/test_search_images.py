@@ -15,7 +15,7 @@ from recnas.errors import ConfigError, DataError
 from recnas.jobs.search_images import VisionSearchConfig, search_images
 from recnas.jobs.search_kinds import load_search
 from recnas.jobs.search_oneshot import SearchImages
-from recnas.jobs.train_images import ImageParts, ImageTraining, ImageTrainWork, augmented
+from recnas.train.images import ImageParts, ImageTraining, ImageTrainWork, augmented
 from recnas.resources import resource_dir
 from recnas.space.registry import get_space
 

@@ -17,8 +17,8 @@ from recnas.jobs.search_kinds import load_search
 from recnas.jobs.search_nasi import search_nasi
 from recnas.jobs.search_oneshot import NasiConfig
 from recnas.resources import resource_dir
-from recnas.run import RunDir
-from recnas.search.nasi import objective
+from recnas.runs.folder import RunDir
+from recnas.searchers.gradient.nasi import objective
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.registry import get_space
 

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from recnas.bench.nasbench201 import Nb201Table, write_generated
-from recnas.bench.scores import ScoreTable
+from recnas.bench.score_table import ScoreTable
 from recnas.cli.main import main
 from recnas.errors import ConfigError, RunError
-from recnas.jobs.pack_scores import pack_scores
+from recnas.bench.pack_scores import pack_scores
 from recnas.jobs.search_kinds import load_search
 from recnas.jobs.search_table import search_table
 from recnas.resources import resource_dir

@@ -21,7 +21,7 @@ if cores == 1:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 from recnas.jobs.search_kinds import kept_search, load_search, run_search
 from recnas.progress import Progress
-from recnas.run import RunDir
+from recnas.runs.folder import RunDir
 
 class Interrupting(Progress):
     steps = 0

@@ -4,7 +4,7 @@
 
 Needs the table (nb201.parquet in the folder data of RECNAS_SHARED). The scores of every network are
 data/nb201_scores.parquet beside this file, or RECNAS_NB201_SCORES; `recnas correlate nasbench201/scores-c4`, `scores-c16`
-and `recnas bench pack` make them in about an hour on 2 cores. Then it takes some 15 minutes. Figures are written to
+and `recnas bench pack` make them in about an hour on 2 cores. Then it takes some 15 minutes. ScoreMatrix are written to
 README.md. Settings are the searchers' defaults; variants are all listed, and none was chosen by its result.
 """
 
@@ -24,7 +24,7 @@ import pytest
 from recnas.bench.correlation import rank_correlation
 from recnas.bench.guarantee import FORMS
 from recnas.bench.nasbench201 import DATASETS, Nb201Table
-from recnas.bench.scores import ScoreTable
+from recnas.bench.score_table import ScoreTable
 from recnas.bench.truth import Truth
 from recnas.jobs.cell_scores import (
     CellCorrelation,
@@ -35,8 +35,8 @@ from recnas.jobs.cell_scores import (
     missing_last,
     widths,
 )
-from recnas.search.objective import Objectives
-from recnas.search.registry import get_searcher
+from recnas.searchers.objective import Objectives
+from recnas.searchers.registry import get_searcher
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasbench201.key import key
 
@@ -111,15 +111,15 @@ def scores(table) -> ScoreTable:
     return found
 
 
-def search(table: Nb201Table, method: str, settings: dict[str, Any], seed: int, evidence=None) -> Accuracies:
+def search(table: Nb201Table, method: str, settings: dict[str, Any], seed: int, pool_scores=None) -> Accuracies:
     """Test accuracies after 200 epochs of the best query by validation accuracy on CIFAR-10 after 12 epochs."""
-    best = by_validation(table, queried(table, method, settings, seed, evidence), "cifar10", 12)
+    best = by_validation(table, queried(table, method, settings, seed, pool_scores), "cifar10", 12)
     return tuple(table.of(best, data, "test", 200) for data in DATASETS)
 
 
-def queried(table: Nb201Table, method: str, settings: dict[str, Any], seed: int, evidence: Any) -> list[Any]:
+def queried(table: Nb201Table, method: str, settings: dict[str, Any], seed: int, pool_scores: Any) -> list[Any]:
     """What a search asks for, told validation accuracies on CIFAR-10 after 12 epochs."""
-    searcher = get_searcher(method, Nb201Space(), Objectives.of({"accuracy": "max"}), seed, settings, None, evidence)
+    searcher = get_searcher(method, Nb201Space(), Objectives.of({"accuracy": "max"}), seed, settings, None, pool_scores)
     asked: dict[Any, None] = {}
     while batch := searcher.ask_batch():
         for proposal in batch:
@@ -204,7 +204,7 @@ def test_eigen_nas_stands_beside_its_figures(table, scores, write_down):
     write_down("eigen-nas", lines)
 
 
-def figures(values: Sequence[float]) -> str:
+def scores(values: Sequence[float]) -> str:
     return " / ".join(f"{value:.2f}" for value in values)
 
 

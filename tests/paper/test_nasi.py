@@ -6,7 +6,7 @@ Needs nb201.parquet and cifar10_train_sample.npz in the folder data of RECNAS_SH
 where it was stopped (RECNAS_PAPER_RUNS, default paper-runs/). The paper says neither T for this space nor how wide and
 deep its supernet is. Here T is 100 steps of the published estimator, as on DARTS, and for `averages`, whose steps cost a
 fraction, one pass over 50,000 images in batches of 64, as the paper has on NAS-Bench-1Shot1. What a step measures does
-not depend on mu, nu and the scale of steps, so that one run is read under all of them. Figures are written to README.md.
+not depend on mu, nu and the scale of steps, so that one run is read under all of them. ScoreMatrix are written to README.md.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import numpy as np
 import pytest
 
 from recnas.bench.nasbench201 import DATASETS, Nb201Table
-from recnas.bench.scores import ScoreTable
+from recnas.bench.score_table import ScoreTable
 from recnas.jobs.search_kinds import load_search
 from recnas.jobs.search_nasi import search_nasi
 from recnas.jobs.search_oneshot import NasiConfig
 from recnas.model.supernets.registry import SUPERNETS
 from recnas.progress import Progress
-from recnas.search.nasi import Nasi, slope
-from recnas.search.oneshot_settings import NasiSettings
+from recnas.searchers.gradient.nasi import Nasi, slope
+from recnas.searchers.gradient.settings import NasiSettings
 from recnas.space.nasbench201.key import key
 
 HERE = Path(__file__).parent
@@ -171,6 +171,6 @@ def best_options(options: np.ndarray, traces: np.ndarray, mu: float, nu: str, ra
     return tuple(state.choices())
 
 
-def figures(found: list[Accuracies]) -> Iterator[str]:
+def scores(found: list[Accuracies]) -> Iterator[str]:
     for column in zip(*found):
         yield f"{fmean(column):.2f} ± {stdev(column):.2f}"

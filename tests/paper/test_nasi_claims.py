@@ -4,7 +4,7 @@
 
 Needs cifar10_train_sample.npz in the folder data of RECNAS_SHARED; a quarter of an hour on one core. T, the squared norm of
 a batch's gradient, should order architectures alike with true and random labels, with images and Gaussian noise, and
-as the exact trace of the kernel does. Figures are written to README.md.
+as the exact trace of the kernel does. ScoreMatrix are written to README.md.
 """
 
 from __future__ import annotations

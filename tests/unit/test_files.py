@@ -9,7 +9,7 @@ import pytest
 from recnas.cli.main import main
 from recnas.errors import RunError
 from recnas.files import machine_fault, make_folder
-from recnas.run import RunDir
+from recnas.runs.folder import RunDir
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path):

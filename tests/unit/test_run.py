@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recnas.errors import RunError
-from recnas.run import FolderLock, Ledger, RunDir, write_atomic
-from recnas.run_facts import data_facts
+from recnas.runs.folder import FolderLock, Ledger, RunDir, write_atomic
+from recnas.runs.identity import data_facts
 
 
 @given(
@@ -78,7 +78,7 @@ def test_the_same_run_opens_again_and_another_is_refused(tmp_path: Path):
 
 
 def test_the_lock_is_free_again_after_a_kill(tmp_path: Path):
-    code = f"import time; from pathlib import Path; from recnas.run import FolderLock\nwith FolderLock(Path({str(tmp_path)!r})):\n print('held', flush=True); time.sleep(60)"
+    code = f"import time; from pathlib import Path; from recnas.runs.folder import FolderLock\nwith FolderLock(Path({str(tmp_path)!r})):\n print('held', flush=True); time.sleep(60)"
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     assert child.stdout.readline() == "held\n"

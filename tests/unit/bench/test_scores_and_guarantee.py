@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from recnas.bench.guarantee import FORMS, best_constants, correlate_guarantee
-from recnas.bench.scores import ScoreTable
+from recnas.bench.score_table import ScoreTable
 from recnas.errors import DataError
 
 
@@ -22,7 +22,7 @@ def test_what_is_written_is_read(tmp_path: Path):
     small().write(tmp_path / "s.parquet")
     found = ScoreTable.read(tmp_path / "s.parquet", key_of=str.lower)
     assert (found.keys, found.archs, found.facts) == (small().keys, small().archs, {"runs": [{"seed": 3}]})
-    np.testing.assert_array_equal(found.figures(["Z", "Y", "Z"], ["a@4", "b"]), [[3, np.nan, 3], [9, 8, 9]])
+    np.testing.assert_array_equal(found.scores(["Z", "Y", "Z"], ["a@4", "b"]), [[3, np.nan, 3], [9, 8, 9]])
 
 
 def test_names_without_a_width_must_be_clear():
@@ -37,7 +37,7 @@ def test_names_without_a_width_must_be_clear():
 
 def test_networks_that_are_not_there_are_counted():
     with pytest.raises(DataError, match="no scores for 2 of 3 networks, the first of them q"):
-        small().figures(["x", "q", "r"], ["b@4"])
+        small().scores(["x", "q", "r"], ["b@4"])
 
 
 def test_files_that_are_no_score_table(tmp_path: Path):

@@ -155,7 +155,7 @@ def test_damaged_pieces_of_an_earlier_attempt_are_made_again(criteo_file: Path, 
 
 
 def test_two_writers_are_kept_apart(criteo_file: Path, tmp_path: Path):
-    from recnas.run import FolderLock
+    from recnas.runs.folder import FolderLock
 
     with FolderLock(tmp_path / "d"), pytest.raises(RunError, match="being written by another process"):
         prepare("criteo", [criteo_file], tmp_path / "d")

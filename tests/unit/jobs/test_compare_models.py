@@ -8,7 +8,7 @@ import torch
 
 from recnas.baselines.zoo import LEARNING_RATES, ZOO, check_model_settings
 from recnas.data.schema import Schema
-from recnas.jobs.compare_floors import FLOORS
+from recnas.bench.other_models import FLOORS
 from recnas.jobs.compare_models import Entrant, build_entrant
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.cost import count

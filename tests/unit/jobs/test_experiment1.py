@@ -11,7 +11,7 @@ from torch import nn
 from recnas.cli.main import main
 from recnas.config import check_settings
 from recnas.errors import ConfigError, DataError, RunError
-from recnas.jobs.experiment1 import (
+from recnas.jobs.sigeo_experiment1 import (
     Experiment1,
     TwoLayer,
     experiment1,

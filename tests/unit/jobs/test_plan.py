@@ -11,8 +11,8 @@ import torch
 from recnas.cli.main import main
 from recnas.cli.plan import ranges
 from recnas.errors import BackendMissing, ConfigError
-from recnas.jobs.plan import KEPT_FREE, Devices, DoesNotFit, ShardingForecast, plan
-from recnas.jobs.plan_tables import KNOWN, known_tables
+from recnas.jobs.gpu_plan import KEPT_FREE, Devices, DoesNotFit, ShardingForecast, plan
+from recnas.data.known_tables import KNOWN, known_tables
 from recnas.jobs.settings import SpaceSettings
 from recnas.model.embeddings.fused import load_kernels
 from recnas.space.nasrec import NasrecSpace

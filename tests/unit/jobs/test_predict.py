@@ -20,7 +20,7 @@ from recnas.jobs import predict_rows
 from recnas.jobs.predict import predict
 from recnas.jobs.predict_rows import RawEncoder
 from recnas.jobs.trained import load_trained
-from recnas.run import RunDir
+from recnas.runs.folder import RunDir
 
 
 def split_of_rows(data: PreparedData, rows: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from recnas.data.loader import BatchLoader
 from recnas.errors import DataError, RunError
 from recnas.jobs.compare import compare
 from recnas.jobs.trained import load_trained
-from recnas.run import RunDir, write_json
+from recnas.runs.folder import RunDir, write_json
 from recnas.train.metrics import Metrics
 from recnas.train.settings import EmbeddingSettings, TrainSettings
 

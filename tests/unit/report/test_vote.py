@@ -95,7 +95,7 @@ def test_what_was_trained_has_its_place_in_the_vote(tmp_path: Path):
     assert "vote of sigeo, ntk_cond" in tables["trained"].note
     proxies = [row["proxy"] for row in tables["truth_summary"].rows]
     assert proxies == ["place by vote", "sigeo", "ntk_cond"]
-    titles = {figure.stem: figure.title for figure in report.figures()}
+    titles = {figure.stem: figure.title for figure in report.scores()}
     assert titles["trajectory_evaluations"] == "Best place so far, against candidates scored"
     assert titles["candidates_done"] == "Place by vote against cost: done"
     assert titles["truth_1"].startswith("place by vote")

@@ -23,7 +23,7 @@ import torch
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import DataError
-from recnas.jobs.training import make_embeddings, make_loader, net_shape, new_trainer
+from recnas.train.setup import make_embeddings, make_loader, net_shape, new_trainer
 from recnas.model.embeddings.sharded import build_sharded
 from recnas.model.nasrec.subnet import Subnet
 from recnas.model.nasrec.supernet import Supernet

@@ -1,0 +1,1 @@
+"""Run directories: files, records, and how they are read."""

@@ -1,0 +1,14 @@
+"""Names of files in run directories and of tensors in checkpoints: written and read in different rooms."""
+
+from __future__ import annotations
+
+MANIFEST = "manifest.json"
+LEDGER = "ledger.jsonl"
+RESULT = "result.json"
+WINNER_FILE = "winner.json"
+LEADERBOARD = "leaderboard.json"
+
+NETWORK = "network/"  # prefixes of tensor names in a checkpoint
+EMBEDDINGS = "embeddings/"
+TABLE = "table/"
+BATCH = "batch/"

@@ -1,0 +1,208 @@
+"""The lines of a ledger and the files of results, as typed records.
+
+Whoever writes a line makes a record, whoever reads one gets it back: a report, `recnas watch` and the Python
+interface never look for keys. A line that is no such record was written by something else and is refused by
+name. To add a kind of line: a class here, with an `event` of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from recnas.errors import RunError
+
+Metrics = dict[str, float | None]  # by name; None where it is not defined (AUC of one class)
+
+
+class Record(BaseModel):
+    """Frozen; keys and types are checked, numbers are finite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Without what has its default, so that lines stay short."""
+        values = self.model_dump(mode="json", exclude_defaults=True)
+        event = getattr(self, "event", None)
+        return values if event is None else {"event": event, **values}
+
+
+class ScoreRecord(Record):
+    """One score of a network: its value, what it is made of, and why it is a stand-in if it is one."""
+
+    value: float
+    terms: dict[str, float] = {}
+    reason: str | None = None
+
+
+class Candidate(Record):
+    """What a searcher proposed and what it was worth."""
+
+    event: Literal["candidate"] = "candidate"
+    index: int
+    key: str
+    arch: dict[str, Any]
+    origin: str
+    parents: tuple[int, ...] = ()
+    changes: int = 0
+    values: dict[str, float] | None = None
+    failed: str | None = None
+    same_as: int | None = None
+    facts: dict[str, Any] = {}  # of the method: a generation, a rung, a draw of the mixture
+    measured: dict[str, dict[str, float]] = {}
+    scores: dict[str, ScoreRecord] = {}
+    cost: dict[str, float] = {}
+    seconds: float = 0.0
+
+
+class Trained(Record):
+    """One training from scratch: of a finalist, or of an architecture of a table."""
+
+    event: Literal["trained"] = "trained"
+    index: int  # number of the candidate, or place in the list of a table
+    rank: int | None = None  # among the finalists, from 0
+    key: str
+    arch: dict[str, Any]
+    seed: int
+    cost: dict[str, float] = {}
+    valid: Metrics = {}
+    test: Metrics = {}
+    failed: str | None = None
+    train_loss: float | None = None
+    steps: int = 0
+    seconds: float = 0.0
+
+
+class SeedTraining(Record):
+    """One seed of a training run, or of an entrant of a comparison."""
+
+    event: Literal["seed"] = "seed"
+    seed: int
+    steps: int = 0
+    train_curve: list[tuple[int, float]] = []
+    valid: Metrics = {}
+    test: Metrics = {}
+    seconds: float = 0.0
+
+
+class FinalTest(Record):
+    """The winner's look at the test part, made once."""
+
+    event: Literal["test"] = "test"
+    key: str
+    valid: Metrics = {}
+    test: Metrics = {}
+
+
+class PhaseBegun(Record):
+    """A phase that began, for the first time or again after an interruption."""
+
+    event: Literal["begin"] = "begin"
+    name: str
+    at: float  # seconds since 1970
+    earlier: float = 0.0  # seconds of the parts before interruptions
+
+
+class PhaseDone(Record):
+    """A phase that ended; `seconds` counts the parts before interruptions too."""
+
+    event: Literal["phase"] = "phase"
+    name: str
+    seconds: float
+    workers: int = 1
+
+
+class RandomTrace(Record):
+    """NASI: the trace of a random architecture, for nu."""
+
+    event: Literal["random"] = "random"
+    index: int
+    trace: float
+
+
+SearchLine = Annotated[
+    Candidate | Trained | FinalTest | PhaseBegun | PhaseDone | RandomTrace, Field(discriminator="event")
+]
+_SEARCH_LINE: TypeAdapter[Any] = TypeAdapter(SearchLine)
+
+
+def read_search_lines(lines: Iterable[Mapping[str, Any]], source: str) -> list[Any]:
+    """The records of a search's ledger, in order; `source` is its file, for messages."""
+    records = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            records.append(_SEARCH_LINE.validate_python(dict(line)))
+        except ValidationError as error:
+            fault = error.errors()[0]
+            where = ".".join(str(part) for part in fault["loc"][1:]) or "event"
+            raise RunError(
+                f"{source} line {number} is not a line of a search: {where}: {fault['msg'][:80]}.",
+                "The run was written by another version of recnas, or changed since. Start a new run directory.",
+            ) from None
+    return records
+
+
+class Winner(Record):
+    key: str
+    index: int
+    rank: int = 0  # among the candidates, by the objectives
+    arch: dict[str, Any]
+    text: str | None = None  # in the notation of the space's authors, where there is one
+    values: dict[str, float] | None = None
+    cost: dict[str, float] = {}
+
+
+class Finalist(Record):
+    """A candidate that was trained at length, over its seeds."""
+
+    rank: int
+    index: int
+    key: str
+    values: dict[str, float] | None = None
+    cost: dict[str, float] = {}
+    valid: Metrics
+    valid_std: float | None = None
+    seeds: int = 1
+
+
+class Budget(Record):
+    """What was spent."""
+
+    proposed: int
+    scored: int = 0
+    failed: int = 0
+    trained: int = 0
+    epochs: float = 0
+    steps: int = 0
+    warmup_share: float | None = None
+    test_read_by: int = 1
+
+
+class SearchResult(Record):
+    """`result.json` of every search, whatever the task."""
+
+    format: Literal[2] = 2
+    task: str
+    method: str
+    metric: str  # what chose the winner and is told of it: logloss or accuracy
+    winner: Winner
+    valid: Metrics
+    valid_std: float | None = None
+    test: Metrics
+    test_std: float | None = None
+    best_possible: Metrics = {}  # on a table: the best test value there is
+    objectives: dict[str, str]
+    combine: str = "pareto"
+    front: list[str] | None = None
+    limits: dict[str, Any] = {}
+    seeds: dict[str, int]
+    budget: Budget
+    seconds: dict[str, float]
+    data: str  # fingerprint
+    finalists: tuple[Finalist, ...] = ()
+    extras: dict[str, Any] = {}  # of the method: NASI's alpha, DARTS's shares
+
+    def to_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")  # a result says everything

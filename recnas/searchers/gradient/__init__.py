@@ -1,0 +1,1 @@
+"""Searches by gradients on a supernet: the only searchers that see a network."""

@@ -1,0 +1,229 @@
+"""Wiring that every job which trains shares: device, tables, batches, checkpoints, progress."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from recnas.data.joined_loader import JoinedLoader
+from recnas.data.loader import BatchLoader
+from recnas.data.prepared import PreparedData
+from recnas.data.schema import Schema
+from recnas.errors import ConfigError, DataError
+from recnas.machine import available_memory
+from recnas.model.embeddings import Embeddings, build_embeddings
+from recnas.model.embeddings.sharded import ShardedEmbeddings, build_sharded
+from recnas.progress import Progress
+from recnas.runs.folder import RunDir
+from recnas.runs.identity import data_facts
+from recnas.space.nasrec.layers import NetShape
+from recnas.threads import computing_with, settle_threads
+from recnas.train.checkpoint import load_latest, save
+from recnas.train.distributed import RankTrainer, current_ranks
+from recnas.train.loop import Pace, Trainee, Trainer
+from recnas.train.settings import TrainSettings
+
+# Settings that change no figure of work which engines hand out: it is computed with one thread.
+NOT_THE_RESULT = {"threads", "checkpoint_seconds"}
+
+
+def choose_device(settings: TrainSettings) -> torch.device:
+    """The device asked for."""
+    if settings.device == "auto":
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    else:
+        device = torch.device(settings.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            f"train.device is {settings.device}, but torch sees no CUDA device here.",
+            "Use train.device=cpu, or see: recnas doctor",
+        )
+    ranks = current_ranks()
+    if ranks.several and device.type == "cuda":
+        device = torch.device("cuda", ranks.local_rank)
+        torch.cuda.set_device(device)
+    return device
+
+
+def net_shape(schema: Schema, settings: TrainSettings) -> NetShape:
+    return NetShape(
+        n_dense=schema.n_dense,
+        n_sparse=schema.n_sparse,
+        width=settings.embeddings.width,
+        layernorm=settings.layernorm,
+        activation=settings.activation,
+    )
+
+
+def make_embeddings(schema: Schema, settings: TrainSettings, seed: int, device: torch.device) -> Embeddings:
+    tables = settings.embeddings
+    if current_ranks().several:
+        return _make_sharded(schema, settings, seed, device)
+    return build_embeddings(
+        schema,
+        width=tables.width,
+        backend=tables.backend,
+        optimizer=tables.optimizer,
+        lr=tables.lr or settings.lr,
+        eps=settings.eps,
+        device=device,
+        seed=seed,
+        cap=tables.cap,
+        hash_rows=tables.hash_rows,
+        offload=tables.offload,
+    )
+
+
+def _make_sharded(
+    schema: Schema, settings: TrainSettings, seed: int, device: torch.device
+) -> ShardedEmbeddings:
+    tables, ranks = settings.embeddings, current_ranks()
+    if tables.backend in ("plain", "fused") or tables.offload:
+        asked = "embeddings.offload" if tables.offload else f"embeddings.backend={tables.backend}"
+        raise ConfigError(
+            f"{asked} keeps all tables in one process, and there are {ranks.world}.",
+            "Leave it out: tables are then shared out over the processes.",
+        )
+    if device.type == "cuda":
+        memory = 0.85 * torch.cuda.mem_get_info(device)[0]  # the rest is for the network and batches
+    else:
+        memory = available_memory() / ranks.local_world
+    return build_sharded(
+        schema,
+        width=tables.width,
+        optimizer=tables.optimizer,
+        lr=tables.lr or settings.lr,
+        eps=settings.eps,
+        device=device,
+        seed=seed,
+        cap=tables.cap,
+        hash_rows=tables.hash_rows,
+        sharding=tables.sharding,
+        memory=int(memory),
+        batch_rows=-(-settings.batch_size // ranks.world),
+    )
+
+
+def make_joined_loader(
+    data: PreparedData, settings: TrainSettings, seed: int, device: torch.device, on: str
+) -> BatchLoader | JoinedLoader:
+    """Batches of the training rows, or with `on="train+valid"` of both splits mixed."""
+    loaders = [make_loader(data, settings, seed, device, split=split) for split in on.split("+")]
+    return loaders[0] if len(loaders) == 1 else JoinedLoader(loaders, seed)
+
+
+def make_loader(
+    data: PreparedData,
+    settings: TrainSettings,
+    seed: int,
+    device: torch.device,
+    rows: int | None = None,
+    split: str = "train",
+) -> BatchLoader:
+    on_gpu, ranks = device.type == "cuda", current_ranks()
+    return BatchLoader(
+        data,
+        split,
+        settings.batch_size,
+        shuffle=settings.shuffle,
+        seed=seed,
+        rows=rows,
+        rank=ranks.rank,
+        world=ranks.world,
+        split_batches=ranks.several,
+        pin_memory=on_gpu,
+        prefetch=4 if on_gpu else 0,
+    )
+
+
+def steps_of(loader: BatchLoader | JoinedLoader, settings: TrainSettings) -> int:
+    return max(1, math.ceil(settings.epochs * len(loader)))
+
+
+def train_with_checkpoints(
+    trainer: Trainer,
+    folder: Path,
+    made_from: dict[str, Any],
+    progress: Progress,
+    name: str,
+    on_report: Callable[[int, float | None], None] | None = None,
+    report_steps: int = 100,
+    last: bool = True,
+) -> None:
+    """Continue from the newest whole checkpoint in `folder`, if any, and train to the end.
+
+    Checkpoints go by the clock, so their number does not depend on the size of the data; they do not
+    change what is computed. `last=False` leaves out the one at the end, for weights nobody will load.
+    Of several processes the first reads and writes; the others hand it their tables.
+    """
+    ranks = current_ranks()
+    saved = load_latest(folder, made_from) if ranks.first else None
+    start = ranks.share(saved.step if saved is not None else None)
+    if start is not None:
+        trainer.load(saved.tensors if saved is not None else {}, saved.facts if saved is not None else {})
+    pace = Pace(trainer.settings.checkpoint_seconds)
+    batch = trainer.settings.batch_size
+    progress.phase(name, trainer.total_steps * batch)
+    progress.advance(trainer.step * batch)
+
+    def on_step(trainer: Trainer, loss: float) -> None:
+        progress.advance(batch, note=f"loss {loss:.4f}")
+        if trainer.step % report_steps == 0 and on_report is not None:
+            on_report(trainer.step, trainer.take_mean_loss())
+        if ranks.share(pace.due()) and trainer.step < trainer.total_steps:
+            keep(2)
+
+    def keep(number: int) -> None:
+        tensors = trainer.tensors()
+        if ranks.first:
+            save(folder, trainer.step, tensors, trainer.facts(), made_from, keep=number)
+
+    trainer.run(on_step)
+    if last and (start is None or start < trainer.total_steps):
+        keep(1)
+    progress.end()
+
+
+def new_trainer(
+    trainee: Trainee,
+    embeddings: Embeddings,
+    loader: BatchLoader | JoinedLoader,
+    settings: TrainSettings,
+    device: torch.device,
+    steps: int | None = None,
+) -> Trainer:
+    make = RankTrainer if current_ranks().several else Trainer
+    return make(trainee, embeddings, loader, settings, steps or steps_of(loader, settings), device)
+
+
+@contextmanager
+def written_run(out: Path | str, kind: str, data: PreparedData, threads: int | None, **facts: Any) -> Iterator[RunDir]:
+    """The run directory, made, checked and locked by the first process, a mere path for the others; what happens
+    within is computed with the run's number of threads.
+
+    Args:
+        threads: as the user set it; None takes the run's own, or for a new run what this machine offers.
+    """
+    ranks = current_ranks()
+    settled: int = ranks.share(settle_threads(out, threads) if ranks.first else 0)
+    with computing_with(settled):
+        if not ranks.first:
+            yield RunDir(Path(out))
+            return
+        run = RunDir.create(out, kind, data=data_facts(data.path, data.fingerprint, out), threads=settled, **facts)
+        with run.locked():
+            yield run
+
+
+def check_same_data(data: PreparedData) -> None:
+    """Several machines may each have their own copy."""
+    if current_ranks().share(data.fingerprint) != data.fingerprint:
+        raise DataError(
+            f"process {current_ranks().rank} finds other data in {data.path} than the first process.",
+            "Copy the same prepared folder to every machine.",
+        )

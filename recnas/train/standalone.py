@@ -1,0 +1,162 @@
+"""Train one architecture from scratch, once per seed, and write down what it reached.
+
+    RUN/manifest.json   architecture, settings, data fingerprint, versions
+    RUN/arch.json       the architecture in recnas's own format
+    RUN/schema.json     the inputs, so that the weights can be loaded without the data
+    RUN/ledger.jsonl    one line per finished seed
+    RUN/seed-0/         checkpoint with weights and tables
+    RUN/result.json     mean and standard deviation over the seeds
+
+The test split is read once per seed, after its training has ended; nothing is chosen by it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from recnas.data.prepared import PreparedData
+from recnas.train.setup import (
+    check_same_data,
+    choose_device,
+    make_embeddings,
+    make_joined_loader,
+    net_shape,
+    new_trainer,
+    train_with_checkpoints,
+    written_run,
+)
+from recnas.model.nasrec.subnet import new_subnet
+from recnas.progress import Progress
+from recnas.runs.folder import RunDir, write_json
+from recnas.space.nasrec.arch import NasrecArch
+from recnas.space.nasrec.cost import count
+from recnas.space.nasrec.json import dump_arch, to_dict
+from recnas.train.distributed import current_ranks
+from recnas.train.evaluate import evaluate
+from recnas.train.loop import FixedNetwork
+from recnas.train.settings import TrainSettings
+
+KEPT_METRICS = ("logloss", "auc", "normalized_entropy", "calibration")
+
+
+def train(
+    arch: NasrecArch,
+    data: PreparedData,
+    out: Path | str,
+    settings: TrainSettings | None = None,
+    seeds: int = 1,
+    first_seed: int = 0,
+    progress: Progress | None = None,
+    on: str = "train",
+) -> dict[str, Any]:
+    """Train `arch` with seeds first_seed, first_seed + 1, ...; a run that exists is continued.
+
+    `on="train+valid"` adds the validation rows, for a model that is already chosen; they are then not
+    evaluated.
+    """
+    settings = settings or TrainSettings()
+    progress = progress or Progress(quiet=True)
+    ranks = current_ranks()
+    ranks.check_batch(settings.batch_size, "batch_size")
+    check_same_data(data)
+    device = choose_device(settings)
+    facts: dict[str, Any] = {
+        "arch": to_dict(arch),
+        "settings": settings.model_dump(mode="json"),
+        "on": on,
+    }
+    with written_run(out, "train", data, settings.threads, **facts) as run:
+        if ranks.first:
+            (run.path / "arch.json").write_text(dump_arch(arch))
+            write_json(run.path / "schema.json", data.schema.to_dict())
+        done = ranks.share({event["seed"]: event for event in run.ledger.read()} if ranks.first else {})
+        for seed in range(first_seed, first_seed + seeds):
+            if seed not in done:
+                done[seed] = _train_one(arch, data, run, settings, seed, device, progress, on)
+                if ranks.first:
+                    run.ledger.append(done[seed])
+        result = _result(arch, data, settings, [done[seed] for seed in sorted(done)])
+        if ranks.first:
+            write_json(run.path / "result.json", result)
+    return result
+
+
+def _train_one(
+    arch: NasrecArch,
+    data: PreparedData,
+    run: RunDir,
+    settings: TrainSettings,
+    seed: int,
+    device: torch.device,
+    progress: Progress,
+    on: str,
+) -> dict[str, Any]:
+    network = new_subnet(arch, net_shape(data.schema, settings), seed).to(device)
+    embeddings = make_embeddings(data.schema, settings, seed, device)
+    loader = make_joined_loader(data, settings, seed, device, on)
+    trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device)
+    started = time.monotonic()
+    curve: list[list[float]] = []
+    train_with_checkpoints(
+        trainer,
+        run.path / f"seed-{seed}",
+        {"data": data.fingerprint, "arch": arch.key, "on": on},
+        progress,
+        f"train seed {seed}",
+        on_report=lambda step, loss: curve.append([step, loss or 0.0]),
+    )
+    seconds = time.monotonic() - started
+    event: dict[str, Any] = {
+        "event": "seed",
+        "seed": seed,
+        "steps": trainer.total_steps,
+        "seconds": seconds,
+        "train_curve": curve,
+    }
+    for split in ("valid", "test") if on == "train" else ("test",):
+        progress.phase(split, data.rows(split))
+        event[split] = evaluate(
+            network,
+            embeddings,
+            data,
+            split,
+            batch_size=settings.eval_batch_size,
+            device=device,
+            on_rows=progress.advance,
+        )
+    progress.end()
+    return event
+
+
+def _result(
+    arch: NasrecArch, data: PreparedData, settings: TrainSettings, events: list[dict[str, Any]]
+) -> dict[str, Any]:
+    cost = count(arch, data.schema, width=settings.embeddings.width, layernorm=settings.layernorm)
+    summary: dict[str, Any] = {}
+    for split in ("valid", "test"):
+        if split not in events[0]:
+            continue
+        summary[split] = {}
+        for metric in KEPT_METRICS:
+            values = [event[split][metric] for event in events if event[split][metric] is not None]
+            if values:
+                deviation = statistics.stdev(values) if len(values) > 1 else None
+                summary[split][metric] = {
+                    "mean": statistics.fmean(values),
+                    "std": deviation,
+                    "values": values,
+                }
+    return {
+        "key": arch.key,
+        "data": data.fingerprint,
+        "seeds": [event["seed"] for event in events],
+        "params": cost.params,
+        "macs": cost.macs,
+        "embedding_params": cost.embedding_params,
+        **summary,
+    }

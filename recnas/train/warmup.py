@@ -1,0 +1,165 @@
+"""Warm up a weight-sharing supernet on a share of the training rows.
+
+RUN/manifest.json   config, data fingerprint, versions
+RUN/supernet/       the newest checkpoint: shared weights, tables, optimizer state
+RUN/ledger.jsonl    one line per random subnet that was checked with the shared weights
+RUN/result.json     steps, rows, mean validation log loss of those subnets
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from recnas.data.prepared import PreparedData
+from recnas.train.setup import (
+    check_same_data,
+    choose_device,
+    make_embeddings,
+    make_loader,
+    net_shape,
+    new_trainer,
+    steps_of,
+    train_with_checkpoints,
+    written_run,
+)
+from recnas.model.embeddings import Embeddings
+from recnas.model.nasrec.init import HEAD_START
+from recnas.model.nasrec.supernet import Supernet
+from recnas.progress import Progress
+from recnas.runs.folder import RunDir, write_json
+from recnas.seeds import stream
+from recnas.space.nasrec.json import to_dict
+from recnas.space.nasrec.plan import HEAD_WEIGHT
+from recnas.space.settings import make_ctr_space
+from recnas.train.checkpoint import load_latest
+from recnas.train.distributed import current_ranks
+from recnas.train.evaluate import evaluate
+from recnas.train.loop import SupernetPaths
+from recnas.train.paths import PathSampler
+from recnas.train.settings import TrainSettings, WarmupConfig
+
+def warmup(config: WarmupConfig, out: Path | str, progress: Progress | None = None) -> dict[str, Any]:
+    """Warm up as the config says; a run that exists is continued."""
+    progress = progress or Progress(quiet=True)
+    data = PreparedData.open(config.data)
+    ranks = current_ranks()
+    ranks.check_batch(config.train.batch_size, "train.batch_size")
+    check_same_data(data)
+    device = choose_device(config.train)
+    with written_run(out, "warmup", data, config.train.threads, config=config.model_dump(mode="json")) as run:
+        started = time.monotonic()
+        supernet, embeddings, steps = _warm(config, data, run, device, progress)
+        seconds = time.monotonic() - started
+        checked = _check(config, data, run, supernet, embeddings, device, progress)
+        result = {
+            "share": config.warmup.share,
+            "steps": steps,
+            "rows": round(config.warmup.share * data.rows("train")),
+            "batch_size": _settings(config, round(config.warmup.share * data.rows("train"))).batch_size,
+            "seconds": seconds,
+            "valid_logloss_of_subnets": {
+                "archs": len(checked),
+                "mean": statistics.fmean(checked) if checked else None,
+                "std": statistics.stdev(checked) if len(checked) > 1 else None,
+            },
+        }
+        if ranks.first:
+            write_json(run.path / "result.json", result)
+    return result
+
+
+def _warm(
+    config: WarmupConfig, data: PreparedData, run: RunDir, device: torch.device, progress: Progress
+) -> tuple[Supernet, Embeddings, int]:
+    space = make_ctr_space(config.space)
+    supernet = Supernet(
+        space, net_shape(data.schema, config.train), torch.Generator().manual_seed(config.seed)
+    ).to(device)
+    embeddings = make_embeddings(data.schema, config.train, config.seed, device)
+    rows = round(config.warmup.share * data.rows("train"))
+    if rows == 0:  # zero-shot: the weights as they were drawn
+        return supernet, embeddings, 0
+    with torch.no_grad():
+        supernet.storages[HEAD_WEIGHT].mul_(HEAD_START)
+    train = _settings(config, rows)
+    loader = make_loader(data, train, config.seed, device, rows)
+    steps = steps_of(loader, train)
+    sampler = PathSampler(space, config.seed, steps, config.warmup.strategy, config.warmup.full_path_share)
+    trainer = new_trainer(SupernetPaths(supernet, sampler), embeddings, loader, train, device, steps)
+    train_with_checkpoints(trainer, run.path / "supernet", _made_from(data, supernet), progress, "warm up")
+    return supernet, embeddings, steps
+
+
+def _settings(config: WarmupConfig, rows: int) -> TrainSettings:
+    size = config.warmup.batch_size(rows, config.train.batch_size)
+    return config.train.model_copy(update={"batch_size": size})
+
+
+def _made_from(data: PreparedData, supernet: Supernet) -> dict[str, Any]:
+    return {"data": data.fingerprint, "supernet": supernet.describe()}
+
+
+def _check(
+    config: WarmupConfig,
+    data: PreparedData,
+    run: RunDir,
+    supernet: Supernet,
+    embeddings: Embeddings,
+    device: torch.device,
+    progress: Progress,
+) -> list[float]:
+    """Validation log loss of random subnets under the shared weights; finished ones are not repeated."""
+    rng = stream(config.seed, "warmup-check")
+    ranks = current_ranks()
+    done = ranks.share({event["key"]: event for event in run.ledger.read()} if ranks.first else {})
+    losses = []
+    progress.phase("check subnets", config.check.archs, "archs")
+    for _ in range(config.check.archs):
+        arch = supernet.space.sample(rng)
+        event = done.get(arch.shared_key)
+        if event is None:
+            metrics = evaluate(
+                supernet.candidate(arch), embeddings, data, "valid",
+                batch_size=config.train.eval_batch_size, rows=config.check.rows, device=device,
+            )  # fmt: skip
+            event = {"event": "subnet", "key": arch.shared_key, "arch": to_dict(arch), "valid": metrics}
+            if ranks.first:
+                run.ledger.append(event)
+        losses.append(event["valid"]["logloss"])
+        progress.advance(1)
+    progress.end()
+    return losses
+
+
+def load_warmed(out: Path | str) -> tuple[Supernet, Embeddings, PreparedData, WarmupConfig]:
+    """A warmed supernet and its tables, for scoring. Refused if the data were prepared anew since."""
+    run = RunDir.open(out)
+    manifest = run.manifest()
+    run.check("warmup")
+    data = PreparedData.open(run.data_path())
+    run.check("warmup", data={"path": str(data.path), "fingerprint": data.fingerprint})
+    config = WarmupConfig.model_validate(manifest["config"] | {"data": str(data.path)})
+    device = choose_device(config.train)
+    supernet = Supernet(
+        make_ctr_space(config.space),
+        net_shape(data.schema, config.train),
+        torch.Generator().manual_seed(config.seed),
+    ).to(device)
+    embeddings = make_embeddings(data.schema, config.train, config.seed, device)
+    saved = load_latest(run.path / "supernet", _made_from(data, supernet))
+    if saved is not None:
+        storages = supernet.storages
+        with torch.no_grad():
+            for name, storage in storages.items():
+                storage.copy_(saved.tensors[f"network/{name}"])
+        state = {
+            part: {name: saved.tensors[f"embeddings/{part}/{name}"] for name in tables}
+            for part, tables in embeddings.state_dict().items()
+        }
+        embeddings.load_state_dict(state)
+    return supernet, embeddings, data, config
