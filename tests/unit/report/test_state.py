@@ -23,6 +23,7 @@ def test_a_search_on_clicks(tmp_path: Path):
     assert f"to continue: recnas search --resume {tmp_path}/half" in text
     text = shown(write_search(tmp_path / "first"))
     assert "retrain the winner  done in 40 s" in text
+    assert "winner: number 6, place 1 before training" in text
     assert "test log loss of the winner: 0.51000" in text
     assert f"next: recnas compare --data /nowhere/data --models dlrm deepfm dcn-v2 {tmp_path}/first:best" in text
 
@@ -41,7 +42,7 @@ def test_a_comparison(tmp_path: Path):
     run = write_compare(tmp_path / "cmp", entropies=(0.9, 0.9, 1.2))
     text = shown(run)
     assert text.splitlines()[0].endswith("cmp: compare, finished")
-    assert "1. runs/first:best: test log loss 0.49940, better" in text
+    assert "1. runs/first:best: test log loss 0.49940, better than dcnv2" in text
     assert "2. dcnv2: test log loss 0.50000, reference" in text
     assert "3. deepfm: test log loss 0.50010, no better than guessing" in text
     assert f"next: recnas report {run} -o report.html" in text
