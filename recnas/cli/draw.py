@@ -55,5 +55,5 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if len(items) == 2:
         print("\n".join(different) if different else "the two are described alike")
-    print(f"{args.out}: {' beside '.join(item.label for item in items)}")
+    print(f"{args.out}: {' and '.join(item.label for item in items)}")
     return 0

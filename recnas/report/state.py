@@ -151,7 +151,7 @@ def _of_search(run: Run) -> Iterator[str]:
         yield f"test accuracy of the winner in percent: {shown}" if shown else "no table says how it does when trained"
     elif "test" in result:
         best = result["best"]
-        yield f"winner: number {best['index'] + 1}, place {best['rank'] + 1} before training, lowest validation log loss after it"
+        yield f"winner: number {best['index'] + 1}, place {best['rank'] + 1} before training; of those trained it had the lowest validation log loss"
         yield f"test log loss of the winner: {result['test']['logloss']:.5f}{_warned(result['test'].get('normalized_entropy'))}"
 
 

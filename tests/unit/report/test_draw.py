@@ -127,7 +127,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "block 1: dense_dim 64 to 128" in capsys.readouterr().out
     assert ET.parse(tmp_path / "two.svg").getroot().tag == f"{SVG}svg"
     assert main(["draw", "341311", f"{run}:best", "-o", str(tmp_path / "no.svg")]) == 2
-    assert "cannot be laid side by side" in capsys.readouterr().err
+    assert "cannot be drawn in one picture" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["best.png", "best.pdf", "best"])
