@@ -130,7 +130,7 @@ class SparkPreparation(Preparation):
         sparse = [column for column in self.inputs if not column.is_dense]
         self.progress.phase("count", len(sparse), "columns")
         counts = self.work / "counts"
-        if not (counts / "_SUCCESS").exists():
+        if sparse and not (counts / "_SUCCESS").exists():
             self._group(rule, refs, sparse, counts)
         chunks = [ArrayFile(ref.path) for ref in refs]
         (self.work / "done" / "vocab").mkdir(parents=True, exist_ok=True)
