@@ -82,6 +82,7 @@ def prepare(
         raise ConfigError(f"--memory must be at least 256MB (got {human_bytes(memory)}).")
     sources = find_sources([Path(path) for path in raw])
     out = Path(out)
+    check_folder(out)
     plan = prepared_options(recipe, options, protocol, sources)
     with _leaving_no_empty_folder(out), FolderLock(out):
         finished = PreparedData.find(out)
@@ -105,6 +106,15 @@ def prepare(
                     "Free some space and run the same command again: finished pieces are kept.",
                 ) from None
             raise
+
+
+def check_folder(out: Path) -> None:
+    """Whether `out` can be made, or written to, as far as that shows without doing it."""
+    there = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise DataError(f"--out {out}: {there} is a file, not a folder.", "Choose another --out.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise DataError(f"--out {out}: {there} may not be written to.", "Choose another --out, or ask for the rights.")
 
 
 @contextmanager

@@ -98,6 +98,11 @@ class PreparedData:
     @classmethod
     def open(cls, path: Path | str) -> PreparedData:
         path = Path(path)
+        if path.is_file():
+            raise DataError(
+                f"{path} is a file, not a folder of prepared data.",
+                f"If it is a raw log, prepare it first: recnas prepare RECIPE --raw {path} --out data/mine",
+            )
         try:
             manifest = json.loads((path / MANIFEST).read_text())
             schema = Schema.from_dict(json.loads((path / "schema.json").read_text()))

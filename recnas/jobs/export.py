@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from recnas.data.prepare import check_folder
 from recnas.data.prepared import PreparedData
 from recnas.errors import DataError, RunError
 from recnas.jobs.export_files import describe, write_programs, write_vocabularies
@@ -62,6 +63,7 @@ def export(
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out} exists already.", f"Choose another --out, or remove it: rm -r {out}")
+    check_folder(out)
     model = load_trained(spec, data, seed)
     prepared = model.data(data)
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -202,3 +203,20 @@ def test_a_quoted_header_keeps_its_separators(tmp_path: Path):
     recipe = START + "quote: true\ndense: [{columns: ['price, EUR']}]\nsparse: [{columns: [user], kind: int}]\n"
     data = prepared(tmp_path, recipe, 'y,"price, EUR",user\n' + ROWS)
     assert [field.name for field in data.schema.dense] == ["price, EUR"]
+
+
+def test_a_file_where_a_folder_should_be(tmp_path: Path, capsys):
+    (tmp_path / "log.csv").write_text("y,price,user\n" + ROWS)
+    (tmp_path / "r.yaml").write_text(PRICE_AND_USER)
+    assert main(["inspect", str(tmp_path / "log.csv")]) == 2
+    assert "is a file, not a folder of prepared data" in capsys.readouterr().err
+    for out in (tmp_path / "log.csv", tmp_path / "log.csv" / "data"):
+        with pytest.raises(DataError, match="is a file, not a folder"):
+            prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], out)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_to(tmp_path: Path):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    with pytest.raises(DataError, match="may not be written to"):
+        prepared(tmp_path, PRICE_AND_USER, "y,price,user\n" + ROWS, "closed/data")
