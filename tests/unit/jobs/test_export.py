@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -386,3 +387,26 @@ def test_a_line_is_not_enough_for_joined_or_parquet_models():
     parquet = {**common, "raw": {**raw, "format": "parquet"}, "sparse": [{**column, "join": None}]}
     with pytest.raises(serving.RowError, match=r"trained on Parquet.*JSON"):
         serving.RowReader(parquet, lambda *_: None).rows(b"1,2")
+
+
+def test_a_model_of_parquet_files_takes_objects_with_any_text(train_small, tmp_path: Path):
+    """Line breaks, quotes and control characters in values; the export itself checks every form it can rebuild."""
+    cities = ["London, UK", "two\nlines", 'a "b"', "\x1f", "", None, "é"]
+    table = pa.table(
+        {
+            "label": [n % 2 == 0 for n in range(400)],
+            "price": [n * 1000.0 for n in range(400)],
+            "user": [cities[n % 7] for n in range(400)],
+            "item": [2**60 + n % 5 for n in range(400)],
+        }
+    )
+    pq.write_table(table, tmp_path / "raw.parquet")
+    data = prepare("parquet", [tmp_path / "raw.parquet"], tmp_path / "data", PrepareOptions(parquet=False), threads=1)
+    run = train_small(data, tmp_path / "run", arch=3)
+    check = export(str(run), "pt2", tmp_path / "served")["check"]["raw"]
+    assert check["from_file"] == 0
+    assert check["rebuilt"] == min(64, data.rows("valid"))
+    predict(str(run), [tmp_path / "raw.parquet"], tmp_path / "p.parquet")
+    expected = pq.read_table(tmp_path / "p.parquet")["probability"].to_pylist()[:20]
+    objects = "\n".join(json.dumps(row) for row in table.slice(0, 20).to_pylist())
+    assert score(tmp_path / "served", objects) == pytest.approx(expected, abs=1e-6)
