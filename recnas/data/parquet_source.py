@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recnas.data.cells import PAD, Cells, string_keys
-from recnas.data.parse import ReadColumn, ShowCell, Typed, missing_values, string_key, typed_cells
+from recnas.data.parse import ReadColumn, ShowCell
 from recnas.data.recipes import InputColumn
 from recnas.data.sources import Source
+from recnas.data.typed import Typed, missing_values, string_key, typed_cells
 from recnas.errors import DataError
 
 

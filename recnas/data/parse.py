@@ -7,38 +7,18 @@ numbers with NaN for a missing cell.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from recnas.data.cells import (
-    Cells,
-    StringKeys,
-    parse_hex,
-    parse_integers,
-    parse_numbers,
-    parse_strings,
-    which_word,
-)
+from recnas.data.cells import Cells, StringKeys
 from recnas.data.dense import transformed
 from recnas.data.joins import SideTable
-from recnas.data.labels import LABEL_WORDS, clicks_of
+from recnas.data.labels import clicks_of
 from recnas.data.lines import BadLine, LineTable
 from recnas.data.recipes import InputColumn, Recipe
-from recnas.data.serving import hexadecimal_of, integer_of, number_of
-
-
-class Typed(NamedTuple):
-    """One parsed source column of n rows."""
-
-    values: np.ndarray
-    missing: np.ndarray  # bool
-    bad: np.ndarray  # bool
-    strings: StringKeys | None = None
-
+from recnas.data.typed import PARSERS, Typed, cut_suffix, typed_cells, with_words
 
 # Gives a source column as one of the kinds, or as "label"; text and Parquet each have their own.
 ReadColumn = Callable[[str, str, InputColumn | None], Typed]
@@ -61,7 +41,6 @@ class Chunk:
     not_clicks: tuple[int, ...] = ()  # which of 0 and -1 stand for "no click"
 
 
-_PARSERS = {"hex": parse_hex, "int": parse_integers, "number": parse_numbers}
 _TILE_CELLS = 24_576  # cells parsed at a time: their words stay in the second-level cache
 
 
@@ -91,9 +70,9 @@ def text_reader(
         if kind == "string":
             return typed_cells(cells, kind, column)
         if column is not None and column.suffix:
-            cells = _cut_suffix(cells, column.suffix.encode())
+            cells = cut_suffix(cells, column.suffix.encode())
         found = parsed["number" if kind == "label" else kind, column.suffix if column else None][position[name]]
-        return _with_words(cells, kind, column, *found)
+        return with_words(cells, kind, column, *found)
 
     def show(name: str, row: int) -> str:
         return table.cells(position[name]).bytes_of(row)[:100].decode("utf-8", "replace")
@@ -117,8 +96,8 @@ def _parse_group(
         rows = slice(first, first + step)
         cells = table.cells(together, rows)
         if suffix:
-            cells = _cut_suffix(cells, suffix.encode())
-        tile_values, tile_bad = _PARSERS[kind](
+            cells = cut_suffix(cells, suffix.encode())
+        tile_values, tile_bad = PARSERS[kind](
             Cells(cells.text, cells.start, np.maximum(cells.start, cells.end))
         )
         empty = cells.start == cells.end
@@ -127,85 +106,6 @@ def _parse_group(
             tile_bad |= cells.end < cells.start
         values[:, rows], bad[:, rows], missing[:, rows] = tile_values.T, tile_bad.T, empty.T
     return {column: (values[i], bad[i], missing[i]) for i, column in enumerate(columns)}
-
-
-def typed_cells(cells: Cells, kind: str, column: InputColumn | None) -> Typed:
-    """Cells of one column as one of the kinds, or as "label"."""
-    if column is not None and column.suffix:
-        cells = _cut_suffix(cells, column.suffix.encode())
-    cut_wrong, missing = cells.end < cells.start, cells.start == cells.end
-    whole = Cells(cells.text, cells.start, np.maximum(cells.start, cells.end))
-    if kind != "string":
-        values, bad = _PARSERS["number" if kind == "label" else kind](whole)
-        return _with_words(whole, kind, column, values, (bad & ~missing) | cut_wrong, missing)
-    strings, bad = parse_strings(whole)
-    for text in column.missing if column is not None else ():
-        missing = missing | (strings.keys == string_key(text))
-    return Typed(strings.keys, missing, bad | cut_wrong, strings)
-
-
-def _with_words(
-    cells: Cells,
-    kind: str,
-    column: InputColumn | None,
-    values: np.ndarray,
-    bad: np.ndarray,
-    missing: np.ndarray,
-) -> Typed:
-    """Parsed numbers, with the words that are allowed in their place: of a missing cell, or of a label."""
-    if column is not None:
-        for value in missing_values(kind, column.missing):
-            missing = missing | ((values == value) & ~bad)
-    texts = tuple(LABEL_WORDS) if kind == "label" else missing_texts(kind, column.missing if column else ())
-    if not texts or not bad.any():
-        return Typed(values, missing, bad)
-    places = np.flatnonzero(bad)
-    some = cells.at((places,))
-    some = some._replace(end=np.maximum(some.start, some.end))  # a cell without its suffix is no word
-    word = which_word(some, tuple(text.encode() for text in texts), ignore_case=kind == "label")
-    places, word = places[word >= 0], word[word >= 0]
-    bad, missing, values = bad.copy(), missing.copy(), values.copy()
-    bad[places] = False
-    if kind == "label":
-        values[places] = np.array(list(LABEL_WORDS.values()))[word]
-    else:
-        missing[places] = True
-    return Typed(values, missing, bad)
-
-
-def _cut_suffix(cells: Cells, suffix: bytes) -> Cells:
-    """Shorten cells that end in the suffix; others get end < start, which marks them bad."""
-    end = cells.end - len(suffix)
-    matches = end >= cells.start
-    for i, byte in enumerate(suffix):
-        matches &= cells.text[np.maximum(end + i, 0)] == byte
-    return Cells(
-        cells.text,
-        cells.start,
-        np.where(matches, end, np.where(cells.start == cells.end, cells.end, cells.start - 1)),
-    )
-
-
-def missing_values(kind: str, texts: tuple[str, ...]) -> list[Any]:
-    """Those of a column's `missing` texts that are values of its kind: compared as such, so -1.0 is -1."""
-    found: list[Any] = []
-    for text in texts:
-        if kind == "number" and (number := number_of(text)) is not None:
-            found.append(number)
-        elif kind == "int" and (whole := integer_of(text)) is not None:
-            found.append(np.int64(int(whole)))
-        elif kind == "hex" and (digits := hexadecimal_of(text)) is not None:
-            found.append(np.uint64(int(digits, 16)))
-    return found
-
-
-def missing_texts(kind: str, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """The others, which no cell that can be parsed is equal to."""
-    return tuple(text for text in texts if not missing_values(kind, (text,)))
-
-
-def string_key(text: str) -> np.uint64:
-    return np.frombuffer(hashlib.blake2b(text.encode(), digest_size=8).digest(), "<u8")[0]
 
 
 def parse_rows(

@@ -224,10 +224,13 @@ class RowReader:
             names = split_line(line, self.raw["separator"], self.raw["quote"])
         except RowError:
             return None
-        complete = set(self.sources) <= set(names) and len(set(names)) == len(names)
         # A row of texts could hold the names of columns by chance, but no number is called like its column.
-        certain = bool(self.model["dense"]) or set(names) <= {*self.raw["columns"], self.raw["label"]}
-        return names if complete and certain else None
+        certain = any(column["source"] in names for column in self.model["dense"])
+        absent = [name for name in self.sources if name not in names]
+        if certain and absent and not self.joined:
+            raise RowError(f"the header line has no column {', '.join(absent)}; it has {', '.join(names)}")
+        certain = certain or set(names) <= {*self.raw["columns"], self.raw["label"]}
+        return names if certain and not absent and len(set(names)) == len(names) else None
 
     def _encode(self, row: dict[str, Any]) -> Inputs:
         dense = [self._number(column, self._text(column, row)) for column in self.model["dense"]]

@@ -21,11 +21,12 @@ from recnas.data.joins import SideTable, load_side_table
 from recnas.data.labels import clicks_of
 from recnas.data.lines import BadLine, split_lines
 from recnas.data.parquet_source import parquet_batches, parquet_columns, parquet_reader
-from recnas.data.parse import Chunk, ReadColumn, ShowCell, Typed, parse_rows, text_reader
+from recnas.data.parse import Chunk, ReadColumn, ShowCell, parse_rows, text_reader
 from recnas.data.prepared import PreparedData
 from recnas.data.recipes import InputColumn, Label, Recipe
 from recnas.data.schema import MISSING_ID
 from recnas.data.sources import Source, check_is_text, find_sources, sha256_file, stream_blocks
+from recnas.data.typed import Typed
 from recnas.data.vocab_files import read_keys
 from recnas.data.vocabulary import IdTable
 from recnas.errors import DataError

@@ -326,6 +326,7 @@ def test_one_probability_whichever_way_a_row_is_given(own: Path):
         ('{"price": 1, ', ("not a valid JSON object",)),
         ('{"price": [1], "seen": 1, "city": "x", "item": 3}', ("column price", "in quotes")),
         ("clicked,price,seen,city,item,note", ("no row after it",)),
+        ("clicked,price,seen,citty,item\n0,1,1,Paris,3", ("header line has no column city", "citty")),
         ("", ("no row",)),
     ],
 )

@@ -168,3 +168,16 @@ def test_typed_parquet_and_json_numbers_agree(tmp_path: Path):
     found = served(data, tmp_path / "served").rows("\n".join(json.dumps(row) for row in table.to_pylist()).encode())
     assert [ids for _, ids in found] == block.ids.tolist()
     np.testing.assert_allclose([dense for dense, _ in found], block.dense, rtol=1e-6)
+
+
+def test_libfm_lines_with_and_without_their_label(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    lines = [f"{rng.choice([-1, 1])} " + " ".join(f"{n}:1" for n in rng.integers(0, 9, 10)) for _ in range(300)]
+    (tmp_path / "f.libfm").write_text("\n".join(lines) + "\n")
+    data = prepare("frappe", [tmp_path / "f.libfm"], tmp_path / "data", PrepareOptions(parquet=False), threads=1)
+    (block,) = RawEncoder(data, [tmp_path / "f.libfm"]).blocks()
+    reader = served(data, tmp_path / "served")
+    for text in ("\n".join(lines), "\n".join(line.partition(" ")[2] for line in lines)):
+        assert [ids for _, ids in reader.rows(text.encode())] == block.ids.tolist()
+    with pytest.raises(ValueError, match=r"9 cells.*has 11.*or 10 without label"):
+        reader.rows(lines[0].split(" ", 2)[2].encode())
