@@ -30,11 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from recnas.errors import ConfigError
     from recnas.report.draw import describe_differences, draw_file, find_arch
     from recnas.report.write import write_text
 
+    out = Path(args.out)
+    if out.suffix.lower() != ".svg":
+        raise ConfigError(
+            f"a drawing is written as .svg, not as {out.name!r}.",
+            f"Use -o {out.with_suffix('.svg')}; any browser opens it, and most can print or save it in other formats.",
+        )
     items = [find_arch(name) for name in (args.arch, args.second) if name is not None]
-    write_text(Path(args.out), draw_file(items))
+    write_text(out, draw_file(items))
     different = describe_differences(items)
     if args.json:
         print_json(
@@ -48,5 +55,5 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if len(items) == 2:
         print("\n".join(different) if different else "the two are described alike")
-    print(f"{args.out}: {' beside '.join(item.label for item in items)}")
+    print(f"{args.out}: {' and '.join(item.label for item in items)}")
     return 0

@@ -5,10 +5,12 @@
   recnas export runs/cmp:deepfm --to pt2 --out served          # of recnas compare --keep
 
 RUN is what `recnas search` or `recnas train` made. The program takes dense [B, I] float32 and ids [B, F]
-int64 for any B and gives probabilities [B]; the tables are inside. It is checked against the model on
-validation rows before the folder appears. model.json says how raw columns become inputs; try it with:
+int64 for any B and gives probabilities [B]; the tables are inside. Before the folder appears, the program is
+checked against the model on validation rows, and score_row.py on raw rows. Score rows with it, lines of the
+raw file (label and header may be there or not) or JSON objects:
 
-  python served/score_row.py < one_raw_row
+  head -3 train.txt | python served/score_row.py
+  echo '{"price": 3.5, "city": "London, UK"}' | python served/score_row.py
 """
 
 from __future__ import annotations
@@ -57,7 +59,12 @@ def run(args: argparse.Namespace) -> int:
         f"  checked against the model on {check['rows']:,} {check['split']} rows in batches of "
         f"{', '.join(map(str, check['batch_sizes']))}: largest difference {check['max_abs_difference']:.2g}"
     )
+    raw = check["raw"]
     print(
-        f"score a raw row: python {result['out']}/score_row.py < row    what it does: {result['out']}/model.json"
+        f"  and score_row.py on {raw['rows']:,} raw rows ({raw['from_file']:,} lines of the raw file, {raw['rebuilt']:,} "
+        f"rebuilt from the prepared data): largest difference {raw['max_abs_difference']:.2g}"
+    )
+    print(
+        f"score raw rows: python {result['out']}/score_row.py < rows    what it does: {result['out']}/rows.py, model.json"
     )
     return 0

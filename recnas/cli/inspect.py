@@ -1,4 +1,4 @@
-"""Describe a prepared data set: rows, click rates, cardinalities, unknown ids, embedding memory.
+"""Describe a prepared data set: rows, click rates, dense columns, cardinalities, unknown ids, memory, warnings.
 
 recnas inspect data/criteo
 recnas inspect data/criteo --verify --json
@@ -62,6 +62,8 @@ def show(summary: dict[str, Any]) -> None:
     rates = summary["click_rate"]
     rows = [[s, f"{n:,}", "-" if rates[s] is None else f"{rates[s]:.5f}"] for s, n in summary["rows"].items()]
     print(table(rows, ["split", "rows", "click rate"]))
+    if summary["dense"]:
+        print("\n" + dense_table(summary["dense"]))
     width, total = summary["embedding_width"], sum(summary["cardinality"].values())
     print()
     unknown, missing = summary["unknown_share"], summary["missing_share"]
@@ -84,3 +86,26 @@ def show(summary: dict[str, Any]) -> None:
             ["column", "table rows", f"memory at {width}", "missing", "unknown train", "valid", "test"],
         )
     )
+    if summary["warnings"]:
+        print()
+    for warning in summary["warnings"]:
+        print(f"warning: {warning['message']}")
+
+
+def dense_table(columns: dict[str, Any]) -> str:
+    """Dense columns on the training rows: after the transform, before standardising."""
+
+    def figure(value: float | None) -> str:
+        return "-" if value is None else f"{value:.4g}"
+
+    rows = [
+        [
+            name,
+            f"{c['missing'] / max(1, c['rows']):.1%}",
+            *(figure(c[what]) for what in ("min", "mean", "max", "std")),
+            c["transform"],
+            "standardised" if c["standardised"] else "as it is",
+        ]
+        for name, c in columns.items()
+    ]
+    return table(rows, ["dense column", "missing", "min", "mean", "max", "std", "after", "given to models"])

@@ -171,6 +171,29 @@ def parse_numbers(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
     return value, bad
 
 
+def which_word(cells: Cells, words: tuple[bytes, ...], ignore_case: bool = False) -> np.ndarray:
+    """For every cell of one column the number of the word it is equal to, or -1.
+
+    `ignore_case` is for words of small letters only.
+    """
+    found = np.full(len(cells.start), -1)
+    length = cells.length
+    word, keep = _words_before(cells.text, cells.end, length, _U(0))
+    if ignore_case:
+        # This bit turns capitals into small letters, and nothing else into a letter.
+        word |= _U(0x2020202020202020) & keep
+    for number, text in enumerate(words):
+        same = length == len(text)
+        if len(text) <= 8:
+            same &= word == _U(int.from_bytes(text.rjust(8, b"\0"), "little"))
+        else:
+            for place in np.flatnonzero(same):
+                cell = cells.bytes_of(int(place))
+                same[place] = (cell.lower() if ignore_case else cell) == text
+        found[same] = number
+    return found
+
+
 class StringKeys(NamedTuple):
     """A string column: a 64-bit key per row, and the bytes behind each distinct key."""
 

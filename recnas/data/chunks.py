@@ -16,11 +16,13 @@ import numpy as np
 
 from recnas.data.arrayfile import ArrayFile, write_arrays
 from recnas.data.joins import SideTable
+from recnas.data.labels import LABEL_WORDS
 from recnas.data.lines import BadLine, split_lines
 from recnas.data.parquet_source import parquet_batches, parquet_reader
 from recnas.data.parse import Chunk, parse_rows, text_reader
 from recnas.data.recipes import InputColumn, Recipe
-from recnas.data.sources import Source, block_at, stream_blocks
+from recnas.data.serving import RowError, split_line
+from recnas.data.sources import Source, block_at, check_is_text, stream_blocks
 from recnas.errors import DataError
 
 PARQUET_ROWS = 65_536
@@ -91,6 +93,7 @@ class ChunkWriter:
         facts = {
             "lines": chunk.lines,
             "rows": len(chunk.label),
+            "not_clicks": list(chunk.not_clicks),
             "bad": [[fault.line, fault.column, fault.reason, fault.text] for fault in chunk.bad],
         }
         path = self.path(file, block)
@@ -129,7 +132,7 @@ def block_jobs(writer: ChunkWriter, file: int, source: Source, block_bytes: int)
     """One callable per block; compressed and Parquet files are read here, in order, parsed in threads."""
     if writer.recipe.format == "parquet":
         needed = writer.recipe.sources(tuple(column.source for column in writer.inputs))
-        for block, batch in enumerate(parquet_batches(source, writer.recipe, needed, PARQUET_ROWS)):
+        for block, batch in enumerate(parquet_batches(source, needed, PARQUET_ROWS)):
             yield _job(writer, file, block, partial(writer.parquet_batch, file, block, batch)), batch.nbytes
     elif source.compression:
         for block, text in enumerate(stream_blocks(source, block_bytes)):
@@ -174,10 +177,9 @@ def _in_order(pool: ThreadPoolExecutor, jobs: Iterator[Job], ahead: int) -> Iter
 
 def resolve_columns(recipe: Recipe, source: Source) -> tuple[str, ...]:
     """The raw columns of a text file in order, checked against its first line."""
+    check_is_text(source)
     first = _first_line(source)
-    cells = first.decode("utf-8", "replace").rstrip("\r\n").split(recipe.separator)
-    if recipe.quote:
-        cells = [cell.strip('"') for cell in cells]
+    cells = cells_of(first.decode("utf-8", "replace"), recipe)
     if not recipe.header:
         _check_first_row(recipe, source, cells)
         return recipe.columns
@@ -200,7 +202,7 @@ def resolve_columns(recipe: Recipe, source: Source) -> tuple[str, ...]:
 def _check_first_row(recipe: Recipe, source: Source, cells: list[str]) -> None:
     expected = len(recipe.columns)
     label = cells[recipe.columns.index(recipe.label.column)] if len(cells) == expected else ""
-    if len(cells) == expected and any(c.isalpha() for c in label):
+    if len(cells) == expected and any(c.isalpha() for c in label) and label.lower() not in LABEL_WORDS:
         raise DataError(
             f"{source.path} line 1: the label column {recipe.label.column!r} holds {label!r}: this looks like a header, and {recipe.name} files have none.",
             f"Remove the first line: tail -n +2 {source.path} > without-header",
@@ -221,10 +223,19 @@ def _other_recipe_hint(line: bytes, recipe: Recipe) -> str | None:
         other = load_recipe(name)
         if name == recipe.name or other.format != "text" or not other.columns:
             continue
-        cells = line.decode("utf-8", "replace").rstrip("\r\n").split(other.separator)
+        cells = cells_of(line.decode("utf-8", "replace"), other)
         if len(cells) == len(other.columns) and (not other.header or tuple(cells) == other.columns):
             return f"It looks like a {name} file: recnas prepare {name} --raw ..."
     return None
+
+
+def cells_of(line: str, recipe: Recipe) -> list[str]:
+    """The cells of a first line, which may be anything."""
+    line = line.rstrip("\r\n")
+    try:
+        return split_line(line, recipe.separator, recipe.quote)
+    except RowError:
+        return line.split(recipe.separator)
 
 
 def _first_line(source: Source) -> bytes:

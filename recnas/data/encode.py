@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from recnas.data.arrayfile import ArrayFile, crc32
-from recnas.data.schema import MISSING_ID, UNKNOWN_ID
+from recnas.data.dense import model_values
+from recnas.data.schema import MISSING_ID, UNKNOWN_ID, DenseField
 from recnas.data.split import SPLITS, TRAIN
 from recnas.data.vocabulary import IdTable
 
-MOMENT_ROWS = 65_536
 ARRAYS = {"dense": "dense.f32", "ids": "ids.i32", "label": "label.i8"}
 
 
@@ -61,7 +61,7 @@ class SplitFiles:
 class Encoder:
     """Encodes chunks; `tables` maps each sparse column to its ids."""
 
-    def __init__(self, files: SplitFiles, dense: list[str], tables: dict[str, IdTable]) -> None:
+    def __init__(self, files: SplitFiles, dense: tuple[DenseField, ...], tables: dict[str, IdTable]) -> None:
         self.files = files
         self.dense = dense
         self.tables = tables
@@ -74,8 +74,8 @@ class Encoder:
         n = len(split)
         label = chunk.read("label")[:n].view(np.int8)
         dense = np.empty((n, len(self.dense)), dtype=np.float32)
-        for i, name in enumerate(self.dense):
-            dense[:, i] = chunk.read(f"dense:{name}")[:n]
+        for i, field in enumerate(self.dense):
+            dense[:, i] = model_values(chunk.read(f"dense:{field.name}")[:n], field)
         ids = np.empty((n, len(self.tables)), dtype=np.int32)
         for j, (name, table) in enumerate(self.tables.items()):
             column = table.look_up(chunk.read(f"key:{name}")[:n])
@@ -139,6 +139,15 @@ def keys_to_count(chunk: ArrayFile, name: str, split: np.ndarray, every_split: b
     return keys[chosen if missing is None else chosen & ~missing[: len(split)]]
 
 
+def training_numbers(chunk: ArrayFile, names: list[str], split: np.ndarray) -> np.ndarray:
+    """The transformed dense values of a chunk's training rows, [n, I]; missing cells are NaN."""
+    chosen = split == TRAIN
+    out = np.empty((int(chosen.sum()), len(names)))
+    for i, name in enumerate(names):
+        out[:, i] = chunk.read(f"dense:{name}")[: len(split)][chosen]
+    return out
+
+
 def _facts(part: dict[str, np.ndarray]) -> dict[str, Any]:
     ids = part["ids"]
     return {
@@ -198,21 +207,3 @@ def _read_journal(path: Path) -> dict[int, dict[str, Any]]:
             break  # a crash cut the last line short
         entries[entry.pop("chunk")] = entry
     return entries
-
-
-def dense_moments(blocks: Iterable[np.ndarray], columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of every dense column, [I] each.
-
-    Blocks have a fixed size and are combined in row order, so that neither the number of threads nor how
-    the raw file was cut changes a digit.
-    """
-    rows, mean, squares = 0, np.zeros(columns), np.zeros(columns)
-    for block in blocks:
-        part = block.astype(np.float64)
-        n, block_mean = len(part), part.mean(axis=0)
-        part -= block_mean
-        step = block_mean - mean
-        squares += np.einsum("ij,ij->j", part, part) + step**2 * (rows * n / (rows + n))
-        mean += step * (n / (rows + n))
-        rows += n
-    return mean, np.sqrt(squares / max(rows, 1))

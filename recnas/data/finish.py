@@ -10,7 +10,9 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,14 @@ import pyarrow.parquet as pq
 
 from recnas.data.arrayfile import ArrayFile
 from recnas.data.chunks import bad_lines
+from recnas.data.dense import DenseSummary
 from recnas.data.encode import ARRAYS
 from recnas.data.prepared import FORMAT, MANIFEST, read_blocks
+from recnas.data.quality import Block, data_warnings, repeated_share
 from recnas.data.schema import Schema
 from recnas.data.sources import Source, sha256_file
 from recnas.data.split import SPLITS
+from recnas.data.vocab_files import vocabulary_digest
 from recnas.progress import Progress
 from recnas.runs.folder import versions, write_json
 
@@ -34,9 +39,17 @@ _PARQUET_ROWS = 65_536
 class Finisher:
     """Turns the encoded arrays under `work/done` into a prepared folder."""
 
-    def __init__(self, out: Path, work: Path, schema: Schema, threads: int, progress: Progress) -> None:
+    def __init__(
+        self,
+        out: Path,
+        work: Path,
+        schema: Schema,
+        summaries: list[DenseSummary],
+        threads: int,
+        progress: Progress,
+    ) -> None:
         self.out, self.done, self.work = out, work / "done", work
-        self.schema = schema
+        self.schema, self.summaries = schema, summaries
         self.threads, self.progress = threads, progress
 
     def run(
@@ -57,6 +70,11 @@ class Finisher:
                 for split, count in zip(SPLITS, rows)
                 if parquet and count
             ]
+            repeated = pool.submit(self._repeated, rows)
+            vocabulary = {
+                field.name: pool.submit(vocabulary_digest, self.done / "vocab" / f"{field.name}.parquet")
+                for field in self.schema.sparse
+            }
             checks = {name: pool.submit(sha256_file, self.done / name) for name in self._array_files()}
             for future in exchange:
                 future.result()
@@ -70,14 +88,20 @@ class Finisher:
             }
             checksums = {name: future.result() for name, future in sorted({**checks, **others}.items())}
             source_sums = [future.result() for future in digests]
+        counts = self._summary(entries, rows)
+        warnings = data_warnings(self.schema, self.summaries, counts, repeated.result())
         manifest = {
             "format": FORMAT,
-            "fingerprint": self._fingerprint(checksums),
+            "fingerprint": self._fingerprint(
+                checksums, {name: future.result() for name, future in vocabulary.items()}
+            ),
             **facts,
-            **self._summary(entries, rows),
+            **counts,
+            "warnings": [warning.to_dict() for warning in warnings],
             "options": plan,
             "sources": [
-                {**source.identity(), "sha256": digest} for source, digest in zip(sources, source_sums)
+                {**source.identity(), "path": str(source.path.resolve()), "sha256": digest}
+                for source, digest in zip(sources, source_sums)
             ],
             "checksums": checksums,
             "versions": versions(),
@@ -94,10 +118,11 @@ class Finisher:
     def _array_files(self) -> list[str]:
         return [f"{split}/{name}" for split in SPLITS for name in ARRAYS.values()]
 
-    def _fingerprint(self, checksums: dict[str, str]) -> str:
-        """Of what a model sees: the arrays and the schema. Parquet bytes depend on the writer's version."""
+    def _fingerprint(self, checksums: dict[str, str], vocabulary: dict[str, str]) -> str:
+        """Of what a model sees: the arrays, the schema, and the values behind the ids."""
         content = {
             "schema": self.schema.to_dict(),
+            "vocabulary": vocabulary,
             "arrays": {name: checksums[name] for name in self._array_files()},
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -113,10 +138,23 @@ class Finisher:
             "click_rate": {
                 split: (clicks[s] / rows[s] if rows[s] else None) for s, split in enumerate(SPLITS)
             },
+            "dense": {field.name: asdict(s) for field, s in zip(self.schema.dense, self.summaries)},
             "cardinality": {column.name: column.rows for column in self.schema.sparse},
             "unknown": {split: dict(zip(names, total(s, "unknown"))) for s, split in enumerate(SPLITS)},
             "missing": {split: dict(zip(names, total(s, "missing"))) for s, split in enumerate(SPLITS)},
         }
+
+    def _repeated(self, rows: list[int]) -> float:
+        counts = dict(zip(SPLITS, rows))
+
+        def blocks(split: str) -> Iterator[Block]:
+            arrays = (
+                read_blocks(self.done, split, name, counts[split], self.schema, _PARQUET_ROWS)
+                for name in ("dense", "ids", "label")
+            )
+            yield from zip(*arrays)
+
+        return repeated_share(blocks("test"), blocks("train"), counts["test"])
 
     def _write_parquet(self, split: str, rows: int) -> None:
         fields = [("label", pa.int8())]

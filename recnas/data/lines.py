@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 
 import numpy as np
 
 from recnas.data.cells import PAD, Cells
+from recnas.data.serving import RowError, split_line
 
-_NEWLINE, _RETURN, _QUOTE = ord("\n"), ord("\r"), ord('"')
+_NEWLINE, _RETURN = ord("\n"), ord("\r")
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ def padded(block: bytes) -> np.ndarray:
 
 def split_lines(block: bytes, separator: str, columns: int, quoted: bool = False) -> LineTable:
     """Find every cell of a block of whole lines."""
+    inside: list[int] = []  # places of separators that belong to a cell
+    bad_quotes: dict[int, str] = {}
     if quoted and b'"' in block:
-        block, bad_quotes = _without_quotes(block, separator)
-    else:
-        bad_quotes = {}
+        block, bad_quotes, inside = _without_quotes(block, separator.encode())
     text = padded(block)
     inner = text[PAD : len(text) - PAD]
     is_end = inner == _NEWLINE
@@ -57,6 +57,9 @@ def split_lines(block: bytes, separator: str, columns: int, quoted: bool = False
     line_ends = np.flatnonzero(ends_line)
     lines = len(line_ends)
     marks += PAD
+    if inside:
+        text = text.copy()
+        text[np.array(inside) + PAD] = ord(separator)
     bad: list[BadLine] = []
     if lines * columns == len(marks) and not bad_quotes and bool(ends_line[columns - 1 :: columns].all()):
         separators = marks.reshape(lines, columns)
@@ -94,22 +97,32 @@ def _count_fault(fields: int, columns: int, content: bytes) -> str:
     return f"{fields} fields instead of {columns}"
 
 
-def _without_quotes(block: bytes, separator: str) -> tuple[bytes, dict[int, str]]:
-    """Unquote the lines that use quotes. A separator or line break inside a cell cannot be kept as
-    text between separators, so it becomes the control character U+001F; a quote that never closes is
-    a bad line."""
+def _without_quotes(block: bytes, separator: bytes) -> tuple[bytes, dict[int, str], list[int]]:
+    """Unquote the lines that use quotes; a quote that never closes is a bad line.
+
+    A separator inside a cell would be taken for the end of the cell, so another byte stands in its place
+    until the cells have been found. The places are remembered, not the byte: a file may hold any byte.
+    """
+    stand_in = b"-" if separator == b"_" else b"_"
     out: list[bytes] = []
     bad: dict[int, str] = {}
+    inside: list[int] = []
+    begin = 0
     for number, line in enumerate(block.removesuffix(b"\n").split(b"\n")):
         if b'"' in line:
             try:
-                cells = next(
-                    csv.reader([line.decode("utf-8", "surrogateescape")], delimiter=separator, strict=True)
-                )
-            except (csv.Error, StopIteration):
-                bad[number] = "a quote that does not close on its line"
+                cells = split_line(line.decode("utf-8", "surrogateescape"), separator.decode(), True)
+            except RowError as error:
+                bad[number] = str(error)
             else:
-                joined = separator.join(cell.replace(separator, "\x1f") for cell in cells)
-                line = joined.encode("utf-8", "surrogateescape")
+                parts = [cell.encode("utf-8", "surrogateescape") for cell in cells]
+                at = begin
+                for part in parts:
+                    inside += [at + place for place, byte in enumerate(part) if byte == separator[0]]
+                    at += len(part) + 1
+                line = separator.join(part.replace(separator, stand_in) for part in parts)
+                if line.endswith(b"\r"):
+                    line += b"\r"  # this one belongs to the cell; one at the end of a line is cut off
         out.append(line)
-    return b"\n".join(out) + b"\n", bad
+        begin += len(line) + 1
+    return b"\n".join(out) + b"\n", bad, inside

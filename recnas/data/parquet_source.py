@@ -1,4 +1,7 @@
-"""Read Parquet files made elsewhere (Spark, pandas, DuckDB) as typed columns."""
+"""Read Parquet files made elsewhere (Spark, pandas, DuckDB) as typed columns.
+
+Columns of text are read by the rules of text files, so that the same rows give the same data set either way.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from recnas.data.cells import string_keys
-from recnas.data.parse import ReadColumn, ShowCell, Typed, _equals
-from recnas.data.recipes import InputColumn, Recipe
+from recnas.data.cells import PAD, Cells, string_keys
+from recnas.data.parse import ReadColumn, ShowCell
+from recnas.data.recipes import InputColumn
 from recnas.data.sources import Source
+from recnas.data.typed import Typed, missing_values, string_key, typed_cells
 from recnas.errors import DataError
 
 
-def parquet_batches(
-    source: Source, recipe: Recipe, columns: list[str], rows: int
-) -> Iterator[pa.RecordBatch]:
+def parquet_columns(source: Source) -> tuple[str, ...]:
+    """The columns of a file, in order."""
+    return tuple(_open(source).schema_arrow.names)
+
+
+def parquet_batches(source: Source, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
     """The needed columns, `rows` at a time."""
-    try:
-        file = pq.ParquetFile(source.path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(
-            f"{source.path} is not a Parquet file: {error}.",
-            "Set `format: text` in the recipe for text files.",
-        ) from None
+    file = _open(source)
     absent = sorted(set(columns) - set(file.schema_arrow.names))
     if absent:
         raise DataError(
@@ -40,10 +41,21 @@ def parquet_batches(
 
 
 def parquet_rows(source: Source) -> int:
+    return int(_open(source).metadata.num_rows)
+
+
+def _open(source: Source) -> pq.ParquetFile:
+    with open(source.path, "rb") as file:
+        is_parquet = file.read(4) == b"PAR1"
+    if not is_parquet:
+        raise DataError(
+            f"{source.path} is not a Parquet file.",
+            "Set `format: text` in the recipe for text files, or begin with: recnas datasets cp csv my.yaml",
+        )
     try:
-        return int(pq.ParquetFile(source.path).metadata.num_rows)
+        return pq.ParquetFile(source.path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{source.path} is not a Parquet file: {error}.") from None
+        raise DataError(f"{source.path} is damaged: {error}.", "Write it again.") from None
 
 
 def parquet_reader(batch: pa.RecordBatch) -> tuple[ReadColumn, ShowCell]:
@@ -53,13 +65,21 @@ def parquet_reader(batch: pa.RecordBatch) -> tuple[ReadColumn, ShowCell]:
         array = batch.column(name)
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
+        if _is_text(array.type):
+            return typed_cells(_cells(array), kind, column)
         missing = np.asarray(array.is_null())
-        if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-            missing = missing | np.asarray(pc.equal(pc.fill_null(array, ""), ""))
-        typed = _STRING(array, missing) if kind == "string" else _NUMERIC[kind](array, missing)
-        if column is not None:
+        try:
+            typed = _STRING(array, missing) if kind == "string" else _NUMERIC[kind](array, missing)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise DataError(
+                f"Column {name} is of type {array.type}, which cannot be read as {_WANTED[kind]}.",
+                "Write it to the Parquet file as a number or as text.",
+            ) from None
+        for value in missing_values(kind, column.missing) if column is not None else ():
+            typed = typed._replace(missing=typed.missing | (typed.values == value))
+        if kind == "string" and column is not None:
             for text in column.missing:
-                typed = typed._replace(missing=typed.missing | _equals(typed.values, text, kind))
+                typed = typed._replace(missing=typed.missing | (typed.values == string_key(text)))
         return typed
 
     def show(name: str, row: int) -> str:
@@ -68,13 +88,31 @@ def parquet_reader(batch: pa.RecordBatch) -> tuple[ReadColumn, ShowCell]:
     return read, show
 
 
-def _STRING(array: pa.Array, missing: np.ndarray) -> Typed:
-    text = (
-        array
-        if pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
-        else array.cast(pa.string())
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_string_view(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_binary_view(kind)
     )
-    encoded = pc.fill_null(text, "").dictionary_encode()
+
+
+def _cells(array: pa.Array) -> Cells:
+    """A column of text as cells of one buffer; null is an empty cell."""
+    array = pc.fill_null(array.cast(pa.large_binary()), b"")
+    array = pa.concat_arrays([array])  # without an offset into a larger one
+    _, places, data = array.buffers()
+    ends = np.frombuffer(places, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
+    whole = b"" if data is None else data.to_pybytes()
+    text = np.frombuffer(b"".join((bytes(PAD), whole, bytes(PAD))), dtype=np.uint8)
+    return Cells(text, ends[:-1] + PAD, ends[1:] + PAD)
+
+
+def _STRING(array: pa.Array, missing: np.ndarray) -> Typed:
+    encoded = pc.fill_null(array.cast(pa.string()), "").dictionary_encode()
     distinct = [value.encode() for value in encoded.dictionary.to_pylist()]
     strings, bad = string_keys(distinct, encoded.indices.to_numpy(zero_copy_only=False))
     return Typed(strings.keys, missing, bad, strings)
@@ -96,36 +134,16 @@ def _integers(array: pa.Array, missing: np.ndarray) -> Typed:
 
 
 def _numbers(array: pa.Array, missing: np.ndarray) -> Typed:
-    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        values = np.zeros(len(array))
-        bad = np.zeros(len(array), bool)
-        for row, text in enumerate(array.to_pylist()):
-            if text:
-                try:
-                    values[row] = float(text)
-                except ValueError:
-                    bad[row] = True
-    else:
-        values = pc.fill_null(array.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
-        bad = np.zeros(len(values), bool)
+    values = pc.fill_null(array.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
     # NaN is how pandas writes a missing number.
     nan = np.isnan(values)
-    return Typed(np.where(nan, 0.0, values), missing | nan, bad | np.isinf(values))
+    return Typed(np.where(nan, 0.0, values), missing | nan, np.isinf(values))
 
 
 def _hexadecimal(array: pa.Array, missing: np.ndarray) -> Typed:
-    if pa.types.is_integer(array.type):
-        whole = _integers(array, missing)
-        return whole._replace(values=whole.values.view(np.uint64))
-    values = np.zeros(len(array), np.uint64)
-    bad = np.zeros(len(array), bool)
-    for row, text in enumerate(array.cast(pa.string()).to_pylist()):
-        if text:
-            try:
-                values[row] = int(text, 16)
-            except (ValueError, OverflowError):
-                bad[row] = True
-    return Typed(values, missing, bad)
+    whole = _integers(array, missing)
+    return whole._replace(values=whole.values.view(np.uint64))
 
 
-_NUMERIC = {"int": _integers, "number": _numbers, "hex": _hexadecimal}
+_WANTED = {"int": "integers", "number": "numbers", "hex": "hexadecimal", "label": "a label", "string": "text"}
+_NUMERIC = {"int": _integers, "number": _numbers, "hex": _hexadecimal, "label": _numbers}

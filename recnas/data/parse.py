@@ -1,35 +1,26 @@
 """From a block of raw text (or a Parquet batch) to typed columns, with every bad row accounted for.
 
 Rows in = rows out + rejects, always. A typed column is a `Typed`: values plus masks of missing and
-bad cells; sparse values become 64-bit keys (32-bit where a hexadecimal column fits), dense ones final
-float32 numbers.
+bad cells; sparse values become 64-bit keys (32-bit where a hexadecimal column fits), dense ones transformed
+numbers with NaN for a missing cell.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
-from recnas.data.cells import Cells, StringKeys, parse_hex, parse_integers, parse_numbers, parse_strings
+from recnas.data.cells import Cells, StringKeys
+from recnas.data.dense import transformed
 from recnas.data.joins import SideTable
+from recnas.data.labels import clicks_of
 from recnas.data.lines import BadLine, LineTable
 from recnas.data.recipes import InputColumn, Recipe
+from recnas.data.typed import PARSERS, Typed, cut_suffix, typed_cells, with_words
 
-
-class Typed(NamedTuple):
-    """One parsed source column of n rows."""
-
-    values: np.ndarray
-    missing: np.ndarray  # bool
-    bad: np.ndarray  # bool
-    strings: StringKeys | None = None
-
-
-# Gives a source column as one of the kinds; text and Parquet each have their own.
+# Gives a source column as one of the kinds, or as "label"; text and Parquet each have their own.
 ReadColumn = Callable[[str, str, InputColumn | None], Typed]
 ShowCell = Callable[[str, int], str]
 
@@ -41,15 +32,15 @@ class Chunk:
     lines: int  # rows in, bad ones included
     line: np.ndarray  # [n] row number within the block of each good row
     label: np.ndarray  # [n] uint8
-    dense: dict[str, np.ndarray] = field(default_factory=dict)  # float32 [n]
+    dense: dict[str, np.ndarray] = field(default_factory=dict)  # [n], see `dense.transformed`
     keys: dict[str, np.ndarray] = field(default_factory=dict)  # uint32 or uint64 [n]
     missing: dict[str, np.ndarray] = field(default_factory=dict)  # bool [n], only where there are any
     strings: dict[str, StringKeys] = field(default_factory=dict)
     time: np.ndarray | None = None  # int64 [n], days
     bad: list[BadLine] = field(default_factory=list)
+    not_clicks: tuple[int, ...] = ()  # which of 0 and -1 stand for "no click"
 
 
-_PARSERS = {"hex": parse_hex, "int": parse_integers, "number": parse_numbers}
 _TILE_CELLS = 24_576  # cells parsed at a time: their words stay in the second-level cache
 
 
@@ -75,20 +66,13 @@ def text_reader(
     parsed = {key: _parse_group(table, key[0], key[1], sorted(columns)) for key, columns in groups.items()}
 
     def read(name: str, kind: str, column: InputColumn | None) -> Typed:
-        strings = None
+        cells = table.cells(position[name])
         if kind == "string":
-            cells = table.cells(position[name])
-            if column is not None and column.suffix:
-                cells = _cut_suffix(cells, column.suffix.encode())
-            cut_wrong = cells.end < cells.start
-            strings, bad = parse_strings(Cells(cells.text, cells.start, np.maximum(cells.start, cells.end)))
-            values, bad, missing = strings.keys, bad | cut_wrong, cells.start == cells.end
-        else:
-            values, bad, missing = parsed[kind, column.suffix if column else None][position[name]]
-        if column is not None:
-            for text in column.missing:
-                missing = missing | _equals(values, text, kind)
-        return Typed(values, missing, bad, strings)
+            return typed_cells(cells, kind, column)
+        if column is not None and column.suffix:
+            cells = cut_suffix(cells, column.suffix.encode())
+        found = parsed["number" if kind == "label" else kind, column.suffix if column else None][position[name]]
+        return with_words(cells, kind, column, *found)
 
     def show(name: str, row: int) -> str:
         return table.cells(position[name]).bytes_of(row)[:100].decode("utf-8", "replace")
@@ -112,8 +96,8 @@ def _parse_group(
         rows = slice(first, first + step)
         cells = table.cells(together, rows)
         if suffix:
-            cells = _cut_suffix(cells, suffix.encode())
-        tile_values, tile_bad = _PARSERS[kind](
+            cells = cut_suffix(cells, suffix.encode())
+        tile_values, tile_bad = PARSERS[kind](
             Cells(cells.text, cells.start, np.maximum(cells.start, cells.end))
         )
         empty = cells.start == cells.end
@@ -122,29 +106,6 @@ def _parse_group(
             tile_bad |= cells.end < cells.start
         values[:, rows], bad[:, rows], missing[:, rows] = tile_values.T, tile_bad.T, empty.T
     return {column: (values[i], bad[i], missing[i]) for i, column in enumerate(columns)}
-
-
-def _cut_suffix(cells: Cells, suffix: bytes) -> Cells:
-    """Shorten cells that end in the suffix; others get end < start, which marks them bad."""
-    end = cells.end - len(suffix)
-    matches = end >= cells.start
-    for i, byte in enumerate(suffix):
-        matches &= cells.text[np.maximum(end + i, 0)] == byte
-    return Cells(
-        cells.text,
-        cells.start,
-        np.where(matches, end, np.where(cells.start == cells.end, cells.end, cells.start - 1)),
-    )
-
-
-def _equals(values: np.ndarray, text: str, kind: str) -> np.ndarray:
-    if kind == "hex":
-        return values == np.uint64(int(text, 16))
-    if kind == "int":
-        return values == np.int64(int(text))
-    if kind == "number":
-        return values == float(text)
-    return values == np.frombuffer(hashlib.blake2b(text.encode(), digest_size=8).digest(), "<u8")[0]
 
 
 def parse_rows(
@@ -166,8 +127,14 @@ def parse_rows(
         for row in np.flatnonzero(bad):
             reasons.setdefault(int(row), (column, reason))
 
-    label = _label(recipe, read, note)
-    chunk = Chunk(lines=lines, line=rows, label=label)
+    label = read(recipe.label.column, "label" if recipe.label.at_least is None else "number", None)
+    note(label.missing, recipe.label.column, "the label is empty")
+    clicks, no_label = clicks_of(recipe.label, label.values, label.bad)
+    note(no_label, recipe.label.column, recipe.label.fault)
+    chunk = Chunk(lines=lines, line=rows, label=clicks)
+    read_well = ~(label.missing | no_label)
+    if recipe.label.at_least is None:
+        chunk.not_clicks = tuple(v for v in (0, -1) if bool((read_well & (label.values == v)).any()))
     if recipe.time is not None and recipe.time.column is not None:
         hour = read(recipe.time.column, "int", None)
         note(hour.bad | hour.missing | _bad_hour(hour.values), recipe.time.column, "not a time YYMMDDHH")
@@ -180,7 +147,8 @@ def parse_rows(
         note(typed.bad, column.source, f"not {wanted}")
         values, missing = typed.values, typed.missing
         if column.is_dense:
-            chunk.dense[column.name] = _transformed(values, missing, column)
+            chunk.dense[column.name], too_large = transformed(values, missing | typed.bad, column)
+            note(too_large, column.source, "too large for a 32-bit number")
             continue
         if column.derivation is not None:
             note(_bad_hour(values) & ~missing, column.source, "not a time YYMMDDHH")
@@ -209,30 +177,6 @@ def _keep_rows(chunk: Chunk, keep: np.ndarray) -> None:
     for columns in (chunk.dense, chunk.keys, chunk.missing):
         for name in columns:
             columns[name] = columns[name][keep]
-
-
-def _label(recipe: Recipe, read: ReadColumn, note: Callable[[np.ndarray, str, str], None]) -> np.ndarray:
-    rule = recipe.label
-    typed = read(rule.column, "number", None)
-    note(typed.missing, rule.column, "the label is empty")
-    if rule.at_least is None:
-        bad = typed.bad | ((typed.values != 0) & (typed.values != 1))
-        note(bad, rule.column, "the label is not 0 or 1")
-        return (typed.values == 1).astype(np.uint8)
-    note(typed.bad, rule.column, "the label is not a number")
-    return (typed.values >= rule.at_least).astype(np.uint8)
-
-
-def _transformed(values: np.ndarray, missing: np.ndarray, column: InputColumn) -> np.ndarray:
-    if column.transform == "log1p":
-        out = np.log1p(np.maximum(values, 0.0))
-    elif column.transform == "log-squared":
-        # The Criteo contest winners' binning, as FuxiCTR applies it: floor(ln(x)^2) above 2.
-        out = np.where(values > 2, np.floor(np.log(np.maximum(values, 1.0)) ** 2), values)
-    else:
-        out = values
-    # Some counts exceed 2^24, where float32 starts to round; that is meant.
-    return np.where(missing, column.fill, out).astype(np.float32)
 
 
 def _narrow(keys: np.ndarray, kind: str) -> np.ndarray:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,19 +23,16 @@ import numpy as np
 
 from recnas.data.arrayfile import ArrayFile
 from recnas.data.chunks import ChunkWriter, bad_lines, resolve_columns, write_chunks
-from recnas.data.encode import (
-    MOMENT_ROWS,
-    Encoder,
-    SplitFiles,
-    dense_moments,
-    encode_chunks,
-    keys_to_count,
-)
+from recnas.data.dense import DenseSummary, fields_of, summarise
+from recnas.data.encode import Encoder, SplitFiles, encode_chunks, keys_to_count, training_numbers
 from recnas.data.finish import Finisher, write_rejects
 from recnas.data.joins import SideTable, load_side_table
-from recnas.data.prepared import PreparedData, prepared_options, read_blocks
+from recnas.data.parquet_source import parquet_columns
+from recnas.data.prepare_options import PrepareOptions
+from recnas.data.prepared import PreparedData, prepared_options
 from recnas.data.recipes import InputColumn, Recipe, load_recipe
-from recnas.data.schema import DenseField, Schema, SparseField
+from recnas.data.refusals import all_rejected, bad_line, no_rows, two_kinds_of_no
+from recnas.data.schema import Schema, SparseField
 from recnas.data.sources import Source, find_sources
 from recnas.data.spark_session import check_engine
 from recnas.data.split import SPLITS, TRAIN, RowsOfChunk, assign_split, check_protocol
@@ -45,42 +43,6 @@ from recnas.progress import Progress, human_bytes
 from recnas.runs.folder import FolderLock, write_json
 
 
-@dataclass(frozen=True)
-class PrepareOptions:
-    """What decides the result. Threads, memory and progress do not, and are not here."""
-
-    protocol: str | None = None  # None: the recipe's
-    seed: int = 2018
-    min_count: int | None = None  # None: the recipe's
-    cap: int | None = None  # most rows per table
-    limit: int | None = None  # most raw rows read
-    vocab_scope: str = "train"  # "all" counts every split, as some published work does: it leaks
-    with_columns: tuple[str, ...] = ()  # optional columns of the recipe to keep
-    on_error: str = "stop"  # or "skip": bad rows go to rejects.tsv
-    split_index: str | None = None
-    side: tuple[str, ...] = ()  # side files, where they are not beside the raw file
-    parquet: bool = True  # also write train|valid|test.parquet for exchange
-
-    def check(self, recipe: Recipe) -> None:
-        faults = []
-        if self.min_count is not None and self.min_count < 1:
-            faults.append(f"--min-count must be at least 1 (got {self.min_count})")
-        if self.cap is not None and self.cap < 3:
-            faults.append(f"--cap must be at least 3: unknown, missing and one value (got {self.cap})")
-        if self.limit is not None and self.limit < 1:
-            faults.append(f"--limit must be at least 1 (got {self.limit})")
-        if self.seed < 0:
-            faults.append(f"--seed must not be negative (got {self.seed})")
-        unknown = [name for name in self.with_columns if name not in recipe.optional_names()]
-        if unknown:
-            known = ", ".join(recipe.optional_names()) or "none"
-            faults.append(
-                f"--with {', '.join(unknown)}: {recipe.name} has no such optional column (it has: {known})"
-            )
-        if faults:
-            raise ConfigError("The options do not fit:\n" + "\n".join(f"  - {fault}" for fault in faults))
-
-
 @dataclass
 class State:
     """What the stages hand to each other."""
@@ -89,6 +51,7 @@ class State:
     first_row: list[int] = field(default_factory=list)
     rows_in: int = 0
     rejects: int = 0
+    columns: tuple[str, ...] = ()  # of the raw files
 
 
 def prepare(
@@ -119,8 +82,9 @@ def prepare(
         raise ConfigError(f"--memory must be at least 256MB (got {human_bytes(memory)}).")
     sources = find_sources([Path(path) for path in raw])
     out = Path(out)
+    check_folder(out)
     plan = prepared_options(recipe, options, protocol, sources)
-    with FolderLock(out):
+    with _leaving_no_empty_folder(out), FolderLock(out):
         finished = PreparedData.find(out)
         if finished is not None:
             finished.check_options(plan)
@@ -142,6 +106,26 @@ def prepare(
                     "Free some space and run the same command again: finished pieces are kept.",
                 ) from None
             raise
+
+
+def check_folder(out: Path) -> None:
+    """Whether `out` can be made, or written to, as far as that shows without doing it."""
+    there = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise DataError(f"--out {out}: {there} is a file, not a folder.", "Choose another --out.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise DataError(f"--out {out}: {there} may not be written to.", "Choose another --out, or ask for the rights.")
+
+
+@contextmanager
+def _leaving_no_empty_folder(out: Path) -> Iterator[None]:
+    """A preparation that was refused before it had done anything does not stand in the way of the next."""
+    existed = out.exists()
+    try:
+        yield
+    finally:
+        if not existed and out.is_dir() and {item.name for item in out.iterdir()} <= {".lock"}:
+            shutil.rmtree(out)
 
 
 class Preparation:
@@ -171,25 +155,39 @@ class Preparation:
     def run(self) -> PreparedData:
         columns = self._check_sources()
         self._open_work()
-        state = self._parse(columns)
-        splits = self._split(state)
+        with self._nothing_kept_if_refused():
+            state = self._parse(columns)
+            splits = self._split(state)
         chunks = [chunk for chunk in state.chunks if chunk.facts["rows"]]
         splits = [split for split in splits if len(split)]
         tables, sparse = self._count(chunks, splits)
-        entries, dense = self._encode(chunks, splits, tables)
-        return self._finish(state, Schema(dense=dense, sparse=sparse), entries)
+        summaries = self._summarise(zip(chunks, splits))
+        schema = Schema(fields_of(self._dense, summaries), sparse)
+        entries = self._encode(chunks, splits, tables, schema)
+        return self._finish(state, schema, summaries, entries)
 
-    def _finish(self, state: State, schema: Schema, entries: list[dict[str, Any]]) -> PreparedData:
+    @contextmanager
+    def _nothing_kept_if_refused(self) -> Iterator[None]:
+        """Data that are refused need another file, recipe or option, and so another preparation."""
+        try:
+            yield
+        except (DataError, ConfigError):
+            shutil.rmtree(self.work)
+            raise
+
+    def _finish(
+        self, state: State, schema: Schema, summaries: list[DenseSummary], entries: list[dict[str, Any]]
+    ) -> PreparedData:
         if state.rejects:
             write_rejects(self.work / "done", self.sources, state.chunks, self.recipe.header, state.rows_in)
-        facts = {"rows_in": state.rows_in, "rejects": state.rejects}
-        finisher = Finisher(self.out, self.work, schema, self.threads, self.progress)
+        facts = {"rows_in": state.rows_in, "rejects": state.rejects, "columns": list(state.columns)}
+        finisher = Finisher(self.out, self.work, schema, summaries, self.threads, self.progress)
         finisher.run(self.plan, facts, entries, self.sources, self.options.parquet)
         return PreparedData.open(self.out)
 
     def _check_sources(self) -> tuple[str, ...]:
         if self.recipe.format == "parquet":
-            return ()
+            return parquet_columns(self.sources[0])
         found = [resolve_columns(self.recipe, source) for source in self.sources]
         for source, columns in zip(self.sources, found):
             if columns != found[0]:
@@ -227,10 +225,13 @@ class Preparation:
         )
         if self.options.limit:
             size = min(size, self.options.limit * 300)
-        written = sum(file.stat().st_size for file in self.work.rglob("*") if file.is_file())
+        pieces = (file for file in self.work.rglob("*") if file.is_file() and file.name != "plan.json")
+        written = sum(file.stat().st_size for file in pieces)
         needed = max(0, int(size * self.disk_share) - written)
         free = shutil.disk_usage(self.out).free
         if free < needed:
+            if not written:
+                shutil.rmtree(self.work)
             raise DataError(
                 f"Preparing needs about {human_bytes(needed)} on the disk that holds {self.out}; {human_bytes(free)} are free.",
                 "Free some space, choose another --out, or prepare a part with --limit ROWS.",
@@ -261,7 +262,7 @@ class Preparation:
             sum(source.size for source in self.sources) / 1e6 if not self.sources[0].compression else None,
             "MB",
         )
-        state = State()
+        state = State(columns=columns)
         limit = self.options.limit
         lines_of_file: dict[int, int] = {}
 
@@ -271,7 +272,7 @@ class Preparation:
                 faults = [fault for fault in faults if state.rows_in + fault.line < limit]
             before = lines_of_file.get(file, 0)
             if faults and self.options.on_error == "stop":
-                raise self._bad_line(file, before, faults[0])
+                raise bad_line(self.recipe, self.sources[file], before, faults)
             state.first_row.append(state.rows_in)
             state.chunks.append(chunk)
             state.rows_in += chunk.facts["lines"]
@@ -284,27 +285,15 @@ class Preparation:
         if limit is not None:
             state.rows_in = min(state.rows_in, limit)
         if state.rows_in == 0:
-            raise DataError(
-                f"{self.sources[0].path} has no rows.", "Was the download or copy cut short? Fetch it again."
-            )
+            raise no_rows(self.sources[0])
         if state.rejects == state.rows_in:
-            raise DataError(
-                f"All {state.rows_in:,} rows were rejected; the first because: {bad_lines(state.chunks[0])[0].reason}.",
-                f"Is this a {self.recipe.name} file? List recipes with: recnas datasets",
-            )
+            raise all_rejected(self.recipe, state.rows_in, bad_lines(state.chunks[0]))
+        if len({value for chunk in state.chunks for value in chunk.facts["not_clicks"]}) > 1:
+            raise two_kinds_of_no(self.recipe)
         return state
 
     def _make_chunks(self, writer: ChunkWriter, on_chunk: Callable[[int, ArrayFile, int], bool]) -> None:
         write_chunks(writer, self.sources, self.block_bytes, self.threads, on_chunk)
-
-    def _bad_line(self, file: int, lines_before: int, fault: Any) -> DataError:
-        number = lines_before + fault.line + 1 + (1 if self.recipe.header else 0)
-        column = f", column {fault.column}" if fault.column else ""
-        shown = fault.text if len(fault.text) <= 80 else fault.text[:77] + "..."
-        return DataError(
-            f"{self.sources[file].path} line {number:,}{column}: {fault.reason} ({shown!r}).",
-            "Correct the file, or leave such rows out (they are listed in rejects.tsv and counted): --on-error skip",
-        )
 
     def _split(self, state: State) -> list[np.ndarray]:
         rows = [
@@ -354,31 +343,31 @@ class Preparation:
         write_vocabulary(path, column.kind, keys, counts, chunks, column.name)
         return keys
 
+    @property
+    def _dense(self) -> list[InputColumn]:
+        return [column for column in self.inputs if column.is_dense]
+
+    def _summarise(self, chunks: Iterable[tuple[ArrayFile, np.ndarray]]) -> list[DenseSummary]:
+        """Of every dense column over the training rows, in their order."""
+        names = [column.name for column in self._dense]
+        if not names:
+            return []
+        self.progress.phase("dense", None, "rows")
+        return summarise((training_numbers(chunk, names, split) for chunk, split in chunks), len(names))
+
     def _encode(
-        self, chunks: list[ArrayFile], splits: list[np.ndarray], tables: dict[str, IdTable]
-    ) -> tuple[list[dict[str, Any]], tuple[DenseField, ...]]:
-        dense = [column for column in self.inputs if column.is_dense]
+        self, chunks: list[ArrayFile], splits: list[np.ndarray], tables: dict[str, IdTable], schema: Schema
+    ) -> list[dict[str, Any]]:
         sizes = _rows_per_split(splits)
         self.progress.phase("encode", sum(sizes), "rows")
-        files = SplitFiles.allocate(self.work / "done", sizes, len(dense), len(tables))
+        files = SplitFiles.allocate(self.work / "done", sizes, schema.n_dense, len(tables))
         try:
-            encoder = Encoder(files, [column.name for column in dense], tables)
-            entries = encode_chunks(
+            encoder = Encoder(files, schema.dense, tables)
+            return encode_chunks(
                 encoder, chunks, splits, self.work / "encoded.jsonl", self.threads, self.progress.advance
             )
         finally:
             files.close()
-        return entries, self._dense_fields(sizes[TRAIN])
-
-    def _dense_fields(self, train_rows: int) -> tuple[DenseField, ...]:
-        dense = [column for column in self.inputs if column.is_dense]
-        names = Schema(tuple(DenseField(column.name) for column in dense), ())
-        blocks = read_blocks(self.work / "done", "train", "dense", train_rows, names, MOMENT_ROWS)
-        mean, std = dense_moments(blocks, len(dense))
-        return tuple(
-            DenseField(column.name, column.transform, float(m), float(s))
-            for column, m, s in zip(dense, mean, std)
-        )
 
 
 def check_train_rows(rows: int) -> None:

@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from recnas.data.quality import DataWarning
 from recnas.data.schema import Schema
 from recnas.errors import DataError
 
 if TYPE_CHECKING:
-    from recnas.data.prepare import PrepareOptions
+    from recnas.data.prepare_options import PrepareOptions
     from recnas.data.recipes import Recipe
     from recnas.data.sources import Source
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 _FILES = {"dense": ("dense.f32", "<f4"), "ids": ("ids.i32", "<i4"), "label": ("label.i8", "<i1")}
 
@@ -97,6 +98,11 @@ class PreparedData:
     @classmethod
     def open(cls, path: Path | str) -> PreparedData:
         path = Path(path)
+        if path.is_file():
+            raise DataError(
+                f"{path} is a file, not a folder of prepared data.",
+                f"If it is a raw log, prepare it first: recnas prepare RECIPE --raw {path} --out data/mine",
+            )
         try:
             manifest = json.loads((path / MANIFEST).read_text())
             schema = Schema.from_dict(json.loads((path / "schema.json").read_text()))
@@ -128,6 +134,11 @@ class PreparedData:
     @property
     def fingerprint(self) -> str:
         return self.manifest["fingerprint"]
+
+    @property
+    def warnings(self) -> list[DataWarning]:
+        """What was noticed about the data when they were prepared."""
+        return [DataWarning(**warning) for warning in self.manifest["warnings"]]
 
     def rows(self, split: str) -> int:
         return int(self.manifest["rows"][split])
@@ -176,7 +187,14 @@ class PreparedData:
             "rejects": manifest["rejects"],
             "rows": manifest["rows"],
             "click_rate": manifest["click_rate"],
-            "dense": [field.name for field in self.schema.dense],
+            "dense": {
+                field.name: {
+                    "transform": field.transform,
+                    "standardised": field.standardised,
+                    **manifest["dense"][field.name],
+                }
+                for field in self.schema.dense
+            },
             "cardinality": manifest["cardinality"],
             "unknown_share": {
                 split: {name: count / cells[split] for name, count in columns.items()}
@@ -186,6 +204,7 @@ class PreparedData:
                 split: {name: count / cells[split] for name, count in columns.items()}
                 for split, columns in manifest["missing"].items()
             },
+            "warnings": [warning.to_dict() for warning in self.warnings],
             "embedding_width": width,
             "embedding_bytes": self.schema.embedding_bytes(width),
         }

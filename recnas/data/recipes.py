@@ -25,8 +25,13 @@ from recnas.resources import resource_dir
 
 SparseKind = Literal["hex", "int", "string"]
 Transform = Literal["log1p", "none", "log-squared"]
+# Subtract the mean and divide by the standard deviation of the training rows; auto: if they are not of the size of one.
+Standardise = Literal["auto"] | bool
 # What a derived column makes of its source, an integer YYMMDDHH.
 Derivation = Literal["yymmddhh-hour", "yymmddhh-weekday"]
+
+# Cells of dense and int columns that count as missing, beside empty ones and what a recipe lists.
+MISSING_NUMBERS = ("NA", "NaN", "nan", "null", "NULL", "None", "N/A")
 
 _RANGE = re.compile(r"^(\D*)(\d+)\.\.\1(\d+)$")
 
@@ -45,20 +50,25 @@ def expand_names(names: list[str]) -> tuple[str, ...]:
 
 
 class Label(Settings):
-    """A click is `column` equal to 1 among {0, 1}, or with `at_least` a number that large."""
+    """A click is 1, yes, true, t or y; with `at_least` a number that large."""
 
     column: str
     at_least: float | None = None
 
+    @property
+    def fault(self) -> str:
+        return "the label is not 0 or 1" if self.at_least is None else "the label is not a number"
+
 
 class DenseGroup(Settings):
-    """Numeric columns. A missing cell becomes `fill`, after the transform."""
+    """Numeric columns. A missing cell becomes `fill`, after the transform and the standardising."""
 
     columns: tuple[str, ...]
     transform: Transform = "log1p"
     fill: float = 0.0
     optional: bool = False  # left out unless asked for by name (--with)
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # added to MISSING_NUMBERS
+    standardise: Standardise | None = None  # None: the recipe's
 
     _expand = field_validator("columns", mode="before")(expand_names)
 
@@ -116,7 +126,8 @@ class Recipe(Settings):
     columns: tuple[str, ...] = ()  # in file order; with a header or Parquet it may be left out
     label: Label
     dense: tuple[DenseGroup, ...] = ()
-    sparse: tuple[SparseGroup, ...]
+    sparse: tuple[SparseGroup, ...] = ()
+    standardise: Standardise = "auto"  # of dense columns whose group does not say
     joins: tuple[Join, ...] = ()
     time: TimeOrder | None = None
     min_count: int = Field(1, ge=1)
@@ -138,9 +149,14 @@ class Recipe(Settings):
         if self.format == "text" and not self.header and not self.columns:
             raise ValueError("columns is required for a text file without a header")
         names = [column.name for column in self.input_columns(with_optional=True)]
+        if not self.input_columns():
+            raise ValueError("a recipe needs at least one dense or sparse column")
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise ValueError(f"inputs named twice: {', '.join(repeated)}")
+        paths = [column.name for column in self.input_columns(with_optional=True) if "/" in column.name]
+        if paths:
+            raise ValueError(f"a column name is also a file name and cannot have a slash: {', '.join(paths)}")
         if self.columns:
             unknown = sorted(set(self.sources(with_optional=True)) - set(self.columns))
             if unknown:
@@ -166,14 +182,15 @@ class Recipe(Settings):
                     kind="number",
                     transform=dense.transform,
                     fill=dense.fill,
-                    missing=dense.missing,
+                    missing=MISSING_NUMBERS + dense.missing,
+                    standardise=self.standardise if dense.standardise is None else dense.standardise,
                 )
                 for name in dense.columns
                 if kept(dense, name)
             ]
         for group in self.sparse:
             common: dict[str, Any] = {
-                "missing": group.missing,
+                "missing": (MISSING_NUMBERS if group.kind == "int" else ()) + group.missing,
                 "min_count": group.min_count,
                 "suffix": group.suffix,
             }
@@ -190,7 +207,13 @@ class Recipe(Settings):
         for join in self.joins:
             found += [
                 InputColumn(
-                    name=name, source=join.key, kind="int", join=join.file, join_column=i, min_count=1
+                    name=name,
+                    source=join.key,
+                    kind="int",
+                    missing=MISSING_NUMBERS,
+                    join=join.file,
+                    join_column=i,
+                    min_count=1,
                 )
                 for i, name in enumerate(join.columns)
             ]
@@ -217,6 +240,7 @@ class InputColumn(Settings):
     kind: Literal["number", "hex", "int", "string"]
     transform: Transform = "none"
     fill: float = 0.0
+    standardise: Standardise = False
     missing: tuple[str, ...] = ()
     min_count: int | None = None
     suffix: str | None = None
@@ -241,6 +265,11 @@ def load_recipe(name_or_path: str) -> Recipe:
         path = shipped[name_or_path]
     elif Path(name_or_path).suffix in (".yaml", ".yml") or Path(name_or_path).is_file():
         path = Path(name_or_path)
+        if not path.exists():
+            raise ConfigError(
+                f"There is no recipe file {path}.",
+                "List the shipped ones: recnas datasets. Copy one to edit: recnas datasets cp csv my_recipe.yaml",
+            )
     else:
         raise ConfigError(
             f"There is no recipe {name_or_path!r}; {nearest(name_or_path, shipped)}",

@@ -19,12 +19,17 @@ FIRST_VALUE_ID = 2  # kept values follow, most frequent first
 
 @dataclass(frozen=True)
 class DenseField:
-    """One numeric input; `mean` and `std` describe the training rows after the transform."""
+    """One numeric input; `mean` and `std` describe the training rows after the transform, missing cells left out.
+
+    A standardised input is (x - mean) / std; a missing cell is `fill` either way.
+    """
 
     name: str
     transform: str = "log1p"
     mean: float = 0.0
     std: float = 1.0
+    standardised: bool = False
+    fill: float = 0.0
 
 
 @dataclass(frozen=True)

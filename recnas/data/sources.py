@@ -19,6 +19,15 @@ from recnas.errors import DataError
 
 LONGEST_LINE = 1 << 20
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+_MARK = b"\xef\xbb\xbf"  # that Windows programs put at the start of UTF-8 files
+_OTHER_KINDS = {
+    b"PAR1": ("a Parquet file", "Set `format: parquet` in the recipe, or begin with: recnas datasets cp parquet my.yaml"),
+    b"\x1f\x8b": ("compressed with gzip", "Give it a name that ends in .gz."),
+    b"\x28\xb5\x2f\xfd": ("compressed with zstd", "Give it a name that ends in .zst."),
+    b"\xff\xfe": ("text in UTF-16", "Turn it into UTF-8: iconv -f UTF-16 -t UTF-8 OLD > NEW"),
+    b"\xfe\xff": ("text in UTF-16", "Turn it into UTF-8: iconv -f UTF-16 -t UTF-8 OLD > NEW"),
+    b"PK\x03\x04": ("a zip archive", "Unpack it first: unzip FILE"),
+}
 _SKIPPED_NAMES = ("_", ".")  # _SUCCESS, .crc and other marks beside the data of a folder
 
 
@@ -44,13 +53,16 @@ def find_sources(paths: list[Path]) -> list[Source]:
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
+            if (path / "manifest.json").exists() and (path / "schema.json").exists():
+                raise DataError(
+                    f"{path} is a prepared data set, not raw files.",
+                    f"Look at it: recnas inspect {path}. To prepare, give --raw the files it was made from.",
+                )
             inside = sorted(
                 p for p in path.iterdir() if p.is_file() and not p.name.startswith(_SKIPPED_NAMES)
             )
             if not inside:
-                raise DataError(
-                    f"The folder {path} has no files in it.", "Give the folder that holds the raw files."
-                )
+                raise _no_files(path)
             files += inside
         elif path.exists():
             files.append(path)
@@ -63,6 +75,28 @@ def find_sources(paths: list[Path]) -> list[Source]:
             raise DataError(f"{file} is empty.", "Was the download or copy cut short? Fetch it again.")
         sources.append(Source(file, stat.st_size, stat.st_mtime_ns))
     return sources
+
+
+def _no_files(folder: Path) -> DataError:
+    depth, level = 0, [folder]
+    while level and not any(item.is_file() for item in level):  # down to the first files, as in dt=2024-03-01/
+        level = [item for parent in level if parent.is_dir() for item in parent.iterdir()]
+        depth += 1
+    if not level:
+        return DataError(f"The folder {folder} has no files in it.", "Give the folder that holds the raw files.")
+    return DataError(
+        f"The folder {folder} has no files in it, only folders.",
+        f"Name those that hold the files: --raw {folder}/{'*/' * (depth - 1)}",
+    )
+
+
+def check_is_text(source: Source) -> None:
+    """Refuse what is certainly no text, by the (decompressed) bytes it begins with."""
+    with open_stream(source) as stream:
+        start = read_some(source, stream, 4)
+    for magic, (what, fix) in _OTHER_KINDS.items():
+        if start.startswith(magic):
+            raise DataError(f"{source.path} is {what}, but the recipe says `format: text`.", fix)
 
 
 def open_stream(source: Source) -> IO[bytes]:
@@ -97,6 +131,12 @@ def read_some(source: Source, stream: IO[bytes], size: int) -> bytes:
 
 
 def stream_blocks(source: Source, block_bytes: int) -> Iterator[bytes]:
+    """The blocks of a file, without a byte order mark at its start."""
+    for number, block in enumerate(_stream(source, block_bytes)):
+        yield block if number else block.removeprefix(_MARK)
+
+
+def _stream(source: Source, block_bytes: int) -> Iterator[bytes]:
     """Blocks of whole lines in order; block k holds the lines that start in its `block_bytes` of text
     (none at all under a line longer than a block). Works for every kind of file; needs no seek."""
     with open_stream(source) as stream:
@@ -147,7 +187,8 @@ def block_at(source: Source, number: int, block_bytes: int) -> bytes:
         if skip >= stop:
             return b""
         file.seek(skip)
-        return file.read(stop - skip)
+        block = file.read(stop - skip)
+        return block if number else block.removeprefix(_MARK)
 
 
 def _to_line_start(file: IO[bytes], offset: int) -> int:

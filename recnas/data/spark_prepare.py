@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 from recnas.data.arrayfile import ArrayFile
 from recnas.data.chunks import ChunkWriter
+from recnas.data.dense import fields_of
 from recnas.data.encode import ARRAYS
 from recnas.data.prepare import Preparation, check_train_rows
 from recnas.data.prepared import PreparedData
@@ -58,19 +59,22 @@ class SparkPreparation(Preparation):
         size = sum(source.size for source in self.sources)
         with spark_session(self.master, self.threads, self.memory, size) as self.session:
             self._check_workers()
-            state = self._parse(columns)
-            refs = [
-                ChunkRef(chunk.path, first)
-                for chunk, first in zip(state.chunks, state.first_row)
-                if chunk.facts["rows"]
-            ]
-            rule = self._rule(state.rows_in).settled(self._context, refs)
-            fields = self._count_ids(rule, refs)
-            entries = self._encode_parts(rule, refs)
+            with self._nothing_kept_if_refused():
+                state = self._parse(columns)
+                refs = [
+                    ChunkRef(chunk.path, first)
+                    for chunk, first in zip(state.chunks, state.first_row)
+                    if chunk.facts["rows"]
+                ]
+                rule = self._rule(state.rows_in).settled(self._context, refs)
+            sparse = self._count_ids(rule, refs)
+            summaries = self._summarise(_with_split(rule, refs))
+            schema = Schema(fields_of(self._dense, summaries), sparse)
+            entries = self._encode_parts(rule, refs, schema)
         sizes = np.sum([entry["rows"] for entry in entries], axis=0).tolist()
         check_train_rows(sizes[TRAIN])
         self._string_together(refs, entries)
-        return self._finish(state, Schema(dense=self._dense_fields(sizes[TRAIN]), sparse=fields), entries)
+        return self._finish(state, schema, summaries, entries)
 
     @property
     def _context(self) -> Any:
@@ -126,7 +130,7 @@ class SparkPreparation(Preparation):
         sparse = [column for column in self.inputs if not column.is_dense]
         self.progress.phase("count", len(sparse), "columns")
         counts = self.work / "counts"
-        if not (counts / "_SUCCESS").exists():
+        if sparse and not (counts / "_SUCCESS").exists():
             self._group(rule, refs, sparse, counts)
         chunks = [ArrayFile(ref.path) for ref in refs]
         (self.work / "done" / "vocab").mkdir(parents=True, exist_ok=True)
@@ -160,12 +164,11 @@ class SparkPreparation(Preparation):
             .parquet(target.as_uri())
         )
 
-    def _encode_parts(self, rule: SplitRule, refs: list[ChunkRef]) -> list[dict[str, Any]]:
-        dense = tuple(column.name for column in self.inputs if column.is_dense)
-        sparse = tuple(column.name for column in self.inputs if not column.is_dense)
+    def _encode_parts(self, rule: SplitRule, refs: list[ChunkRef], schema: Schema) -> list[dict[str, Any]]:
+        sparse = tuple(field.name for field in schema.sparse)
         parts, vocab = self.work / "parts", self.work / "done" / "vocab"
         parts.mkdir(exist_ok=True)
-        task = Encode(rule, parts, vocab, dense, sparse, uuid.uuid4().hex)
+        task = Encode(rule, parts, vocab, schema.dense, sparse, uuid.uuid4().hex)
         self.progress.phase("encode", None, "rows")
         entries = []
         for entry in self._in_waves(task, refs):
@@ -189,6 +192,12 @@ class SparkPreparation(Preparation):
                                 "It was removed: run the same command again to make it anew. Is the disk well?",
                             )
                 self.progress.advance(1)
+
+
+def _with_split(rule: SplitRule, refs: list[ChunkRef]) -> Iterator[tuple[ArrayFile, np.ndarray]]:
+    for ref in refs:
+        chunk = ArrayFile(ref.path)
+        yield chunk, rule.split(chunk, ref.first_row)
 
 
 def _read_counts(folder: Path) -> tuple[np.ndarray, np.ndarray]:

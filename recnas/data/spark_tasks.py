@@ -24,6 +24,7 @@ import pyarrow as pa
 from recnas.data.arrayfile import ArrayFile
 from recnas.data.chunks import ChunkWriter, block_jobs
 from recnas.data.encode import Encoder, SplitFiles, keys_to_count
+from recnas.data.schema import DenseField
 from recnas.data.sources import Source, block_at
 from recnas.data.spark_split import ChunkRef, SplitRule
 from recnas.data.split import SPLITS
@@ -125,7 +126,7 @@ class Encode:
     rule: SplitRule
     parts: Path
     vocab: Path
-    dense: tuple[str, ...]
+    dense: tuple[DenseField, ...]
     sparse: tuple[str, ...]
     job: str  # unique: tables of another job must not be taken for ours
 
@@ -139,7 +140,7 @@ class Encode:
         own = self.parts / f".{ref.path.stem}-{uuid.uuid4().hex[:8]}"
         files = SplitFiles.allocate(own, rows, len(self.dense), len(self.sparse))
         try:
-            entry = Encoder(files, list(self.dense), self._tables()).encode(chunk, split, [0] * len(SPLITS))
+            entry = Encoder(files, self.dense, self._tables()).encode(chunk, split, [0] * len(SPLITS))
         finally:
             files.close()
         (own / ENTRY).write_text(json.dumps(entry))
@@ -160,7 +161,7 @@ class Encode:
         if entry is not None:
             files = SplitFiles.allocate(final, entry["rows"], len(self.dense), len(self.sparse))
             try:
-                if Encoder(files, list(self.dense), dict.fromkeys(self.sparse)).is_written(entry, [0] * len(SPLITS)):  # type: ignore[arg-type]
+                if Encoder(files, self.dense, dict.fromkeys(self.sparse)).is_written(entry, [0] * len(SPLITS)):  # type: ignore[arg-type]
                     return entry
             finally:
                 files.close()

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recnas.data.arrayfile import ArrayFile
@@ -39,6 +41,16 @@ def write_vocabulary(
 def read_keys(path: Path) -> np.ndarray:
     """Keys in id order, for `IdTable`."""
     return pq.read_table(path, columns=["key"]).column("key").to_numpy()
+
+
+def vocabulary_digest(path: Path) -> str:
+    """A checksum of the values in id order; the bytes of a Parquet file depend on the version of its writer."""
+    lengths, text = hashlib.sha256(), hashlib.sha256()
+    for batch in pq.ParquetFile(path).iter_batches(1 << 16, columns=["value"]):
+        values = batch.column("value").cast(pa.large_binary())
+        lengths.update(pc.binary_length(values).to_numpy(zero_copy_only=False).astype("<i8").tobytes())
+        text.update(b"".join(values.to_pylist()))
+    return hashlib.sha256(lengths.digest() + text.digest()).hexdigest()
 
 
 def _strings(keys: np.ndarray, chunks: list[ArrayFile], column: str) -> list[str]:

@@ -1,18 +1,20 @@
-"""Write a trained model for serving, and check it against the model on validation rows.
+"""Write a trained model for serving, and check it against the model: on encoded rows, and on raw ones.
 
     DIR/model.pt2 or model.onnx   the program: dense [B, I] and ids [B, F] in, probability [B] out
     DIR/model.json                how raw columns become inputs, where the model comes from, the check
     DIR/vocab/COLUMN.json         values in id order
-    DIR/score_row.py              an example that scores one raw row without recnas
+    DIR/rows.py, DIR/score_row.py score raw rows without recnas
 
-The file as written is loaded again and compared; if it differs, nothing is left behind. The folder appears
-under its name when everything is in it.
+The files as written are loaded again and compared, and score_row.py is run as a user would on raw rows of the
+data; if anything differs, nothing is left behind. The folder appears under its name when everything is in it.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from recnas.data.prepare import check_folder
 from recnas.data.prepared import PreparedData
 from recnas.errors import DataError, RunError
-from recnas.jobs.export_example import write_example
-from recnas.jobs.export_files import describe, write_vocabularies
+from recnas.jobs.export_files import describe, write_programs, write_vocabularies
 from recnas.jobs.export_program import Program, check_format, read_program, write_program
+from recnas.jobs.export_rows import RawRows, header_line, real_rows, rebuilt_rows
 from recnas.jobs.predict_rows import fitted_recipe
 from recnas.jobs.trained import TrainedModel, load_trained
 from recnas.progress import Progress
@@ -60,23 +63,26 @@ def export(
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out} exists already.", f"Choose another --out, or remove it: rm -r {out}")
+    check_folder(out)
     model = load_trained(spec, data, seed)
     prepared = model.data(data)
-    recipe, inputs = fitted_recipe(prepared)
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.part-{os.getpid()}")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
     try:
-        progress.phase("export", 3, "files")
+        progress.phase("export", 4, "files")
         program = write_program(model, to, part)
         progress.advance(1, "check")
         check = check_program(read_program(program), model, prepared)
         progress.advance(1, "vocabularies")
-        write_vocabularies(prepared, inputs, part)
-        about = describe(model, recipe, inputs, program, check)
+        write_vocabularies(prepared, part)
+        write_programs(part)
+        about = describe(model, prepared, program, check)
+        write_json(part / "model.json", about)
+        progress.advance(1, "check raw rows")
+        check["raw"] = check_raw_rows(part, model, prepared)
         write_json(part / "model.json", {**about, "versions": versions()})
-        write_example(about, to, part)
         if out.exists():
             out.rmdir()  # it is empty
         os.rename(part, out)
@@ -101,8 +107,9 @@ def check_program(program: Program, model: TrainedModel, data: PreparedData) -> 
     split = next((name for name in ("valid", "test", "train") if data.rows(name)), None)
     if split is None:
         raise DataError(f"{data.path} has no rows to check the export with.", "Prepare it again.")
-    largest, rows = 0.0, 0
-    for dense, ids in _batches(data, split):
+    largest = 0.0
+    seen: set[int] = set()
+    for rows, dense, ids in _batches(data, split):
         given, expected = program(dense, ids), model.predict(dense, ids).cpu()
         same_shape = tuple(given.shape) == tuple(expected.shape)
         difference = float((given - expected).abs().max()) if same_shape else float("inf")
@@ -112,21 +119,67 @@ def check_program(program: Program, model: TrainedModel, data: PreparedData) -> 
                 f"{split} rows; {LARGEST_DIFFERENCE:g} is allowed. Nothing was written.",
                 "Try the other format (--to pt2 or --to onnx), and please report this: it is a fault of recnas.",
             )
-        largest, rows = max(largest, difference), rows + len(ids)
+        largest = max(largest, difference)
+        seen.update(rows)
     return {
         "max_abs_difference": largest,
         "allowed": LARGEST_DIFFERENCE,
         "split": split,
-        "rows": rows,
+        "rows": len(seen),
         "batch_sizes": list(BATCH_SIZES),
     }
 
 
-def _batches(data: PreparedData, split: str) -> Iterator[tuple[Tensor, Tensor]]:
+@torch.no_grad()
+def check_raw_rows(folder: Path, model: TrainedModel, data: PreparedData) -> dict[str, Any]:
+    """Run the written score_row.py on raw rows, in every form a row may have; a wrong answer is an error."""
+    recipe, _ = fitted_recipe(data)
+    real, (objects, lines) = real_rows(data), rebuilt_rows(data)
+    forms = [form for form in (real, lines, objects) if form is not None]
+    header = [header_line(data)] if recipe.header and (real or lines) else []
+    given = [*header, *(line for form in forms for line in form.lines)]
+    done = subprocess.run(
+        [sys.executable, str(folder / "score_row.py")],
+        input=("\n".join(given) + "\n").encode("utf-8", "surrogateescape"),
+        capture_output=True,
+    )
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing"]
+        raise _not_the_same(f"score_row.py fails on raw rows of {data.path}: {said[-1]}")
+    found = np.array([float(text) for text in done.stdout.split()])
+    expected = np.concatenate([_predicted(model, form) for form in forms])
+    if found.shape != expected.shape:
+        raise _not_the_same(f"score_row.py gave {len(found):,} probabilities for {len(expected):,} rows")
+    difference = np.abs(found - expected)
+    if not (difference <= LARGEST_DIFFERENCE).all():
+        worst = int(np.nanargmax(np.where(np.isnan(difference), np.inf, difference)))
+        raise _not_the_same(
+            f"score_row.py gives {found[worst]:.6g} where the model gives {expected[worst]:.6g}, for the row "
+            f"{given[len(header) + worst][:300]!r}"
+        )
+    return {
+        "rows": sum(len(form.lines) for form in (real, objects) if form is not None),
+        "from_file": len(real.lines) if real else 0,
+        "rebuilt": len(objects.lines),
+        "max_abs_difference": float(difference.max(initial=0.0)),
+    }
+
+
+def _predicted(model: TrainedModel, rows: RawRows) -> np.ndarray:
+    if not rows.lines:
+        return np.zeros(0)
+    return model.predict(torch.from_numpy(rows.dense), torch.from_numpy(rows.ids)).cpu().double().numpy()
+
+
+def _not_the_same(what: str) -> RunError:
+    return RunError(f"{what}. Nothing was written.", "Please report this: it is a fault of recnas.")
+
+
+def _batches(data: PreparedData, split: str) -> Iterator[tuple[list[int], Tensor, Tensor]]:
     """Batches of every size from several places; a small split begins again where it ends."""
     total = data.rows(split)
     dense, ids = data.array(split, "dense"), data.array(split, "ids")
     for size in BATCH_SIZES:
         for place in range(_PLACES):
             rows = (total * place // _PLACES + np.arange(size)) % total
-            yield torch.from_numpy(dense[rows]), torch.from_numpy(ids[rows].astype(np.int64))
+            yield rows.tolist(), torch.from_numpy(dense[rows]), torch.from_numpy(ids[rows].astype(np.int64))

@@ -2,13 +2,8 @@
 
     model.json          how raw columns become inputs, and where the model comes from
     vocab/COLUMN.json   the values of a sparse column as a list of texts: value number i has the id i + 2
-    score_row.py        an example that scores one raw row with these files (`export_example`)
-
-A cell is looked up in its vocabulary as text, written in one way whatever way the cell is:
-
-    hex      lower case, at least 8 digits: `1F` is `0000001f`
-    int      decimal without leading zeros, as a signed 64-bit number: 2^64 - 1 is `-1`
-    string   the cell itself
+    rows.py             how a raw row becomes inputs by these files: a copy of `recnas/data/serving.py`
+    score_row.py        a program that scores raw rows: a copy of `export_score_row.py`
 """
 
 from __future__ import annotations
@@ -19,20 +14,23 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from recnas.data import serving
 from recnas.data.prepared import PreparedData
-from recnas.data.recipes import InputColumn, Recipe
-from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID
-from recnas.jobs.predict_rows import vocabulary_file
+from recnas.data.recipes import InputColumn
+from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField, SparseField
+from recnas.jobs.predict_rows import fitted_recipe, vocabulary_file
 from recnas.jobs.trained import TrainedModel
 
 FORMAT = "recnas-export/1"
+_SCORE_ROW = Path(__file__).with_name("export_score_row.py")
 _VALUES_AT_A_TIME = 1 << 16
 
 
-def describe(
-    model: TrainedModel, recipe: Recipe, inputs: list[InputColumn], program: Path, check: dict[str, Any]
-) -> dict[str, Any]:
+def describe(model: TrainedModel, data: PreparedData, program: Path, check: dict[str, Any]) -> dict[str, Any]:
     """The content of model.json."""
+    inputs = describe_inputs(data)
+    for column, rows in zip(inputs["sparse"], model.tables.row_map.rows):
+        column["table_rows"] = rows
     return {
         "format": FORMAT,
         "program": {
@@ -44,18 +42,7 @@ def describe(
             "output": {"probability": {"type": "float32", "shape": ["batch"]}},
             "check": check,
         },
-        "raw": {
-            "recipe": recipe.name,
-            "format": recipe.format,
-            "separator": recipe.separator,
-            "quote": recipe.quote,
-            "header": recipe.header,
-            "columns": list(recipe.columns),
-            "label": recipe.label.column,
-        },
-        "dense": [_dense(model, i, column) for i, column in enumerate(c for c in inputs if c.is_dense)],
-        "sparse": [_sparse(model, i, column) for i, column in enumerate(c for c in inputs if not c.is_dense)],
-        "ids": {"unknown": UNKNOWN_ID, "missing": MISSING_ID, "first_value": FIRST_VALUE_ID},
+        **inputs,
         "fold": _fold(model),
         "model": {
             "architecture": model.key,
@@ -67,21 +54,40 @@ def describe(
     }
 
 
-def _dense(model: TrainedModel, place: int, column: InputColumn) -> dict[str, Any]:
-    field = model.schema.dense[place]
+def describe_inputs(data: PreparedData) -> dict[str, Any]:
+    """How raw rows become inputs: what `serving.RowReader` goes by."""
+    recipe, inputs = fitted_recipe(data)
+    dense = [column for column in inputs if column.is_dense]
+    sparse = [column for column in inputs if not column.is_dense]
+    return {
+        "raw": {
+            "recipe": recipe.name,
+            "format": recipe.format,
+            "separator": recipe.separator,
+            "quote": recipe.quote,
+            "header": recipe.header,
+            "columns": data.manifest["columns"],
+            "label": recipe.label.column,
+        },
+        "dense": [_dense(column, field) for column, field in zip(dense, data.schema.dense)],
+        "sparse": [_sparse(column, field) for column, field in zip(sparse, data.schema.sparse)],
+        "ids": {"unknown": UNKNOWN_ID, "missing": MISSING_ID, "first_value": FIRST_VALUE_ID},
+    }
+
+
+def _dense(column: InputColumn, field: DenseField) -> dict[str, Any]:
     return {
         "name": column.name,
         "source": column.source,
         "transform": column.transform,  # log1p: log(1 + max(x, 0)); log-squared: floor(log(x)^2) above 2
-        "fill": column.fill,  # for a missing cell, after the transform
-        "missing": [float(text) for text in column.missing],
-        # Of the training rows after the transform, to notice drift; the model is given the plain values.
-        "statistics": {"mean": field.mean, "std": field.std, "applied": False},
+        "fill": column.fill,  # for a missing cell, after the transform and the standardising
+        "missing": list(column.missing),
+        # Of the training rows after the transform; applied: the model is given (x - mean) / std.
+        "statistics": {"mean": field.mean, "std": field.std, "applied": field.standardised},
     }
 
 
-def _sparse(model: TrainedModel, place: int, column: InputColumn) -> dict[str, Any]:
-    field = model.schema.sparse[place]
+def _sparse(column: InputColumn, field: SparseField) -> dict[str, Any]:
     return {
         "name": column.name,
         # A joined column is looked up by whoever serves, and given under its own name.
@@ -91,11 +97,10 @@ def _sparse(model: TrainedModel, place: int, column: InputColumn) -> dict[str, A
         else None,
         "kind": column.kind,
         "suffix": column.suffix,
-        "missing": [] if column.join else [plain_text(text, column.kind) for text in column.missing],
+        "missing": list(column.missing),
         "derive": column.derivation,
         "vocabulary": f"vocab/{column.name}.json",
         "ids": field.rows,
-        "table_rows": model.tables.row_map.rows[place],
     }
 
 
@@ -110,21 +115,16 @@ def _fold(model: TrainedModel) -> dict[str, Any]:
     return {"rule": "none", "rows": None, "ids_beyond": "become the unknown id"}
 
 
-def plain_text(cell: str, kind: str) -> str:
-    """A cell as its vocabulary writes it; see the module's text."""
-    if kind == "hex":
-        return f"{int(cell, 16):08x}"
-    if kind == "int":
-        return str((int(cell) + 2**63) % 2**64 - 2**63)
-    return cell
+def write_programs(folder: Path) -> None:
+    """The two programs, as they are: nothing of a recipe is ever put into code."""
+    for source, name in ((Path(serving.__file__), "rows.py"), (_SCORE_ROW, "score_row.py")):
+        (folder / name).write_bytes(source.read_bytes())
 
 
-def write_vocabularies(data: PreparedData, inputs: list[InputColumn], folder: Path) -> None:
+def write_vocabularies(data: PreparedData, folder: Path) -> None:
     """A value at a time: a column may have tens of millions."""
-    (folder / "vocab").mkdir()
-    for column in inputs:
-        if column.is_dense:
-            continue
+    (folder / "vocab").mkdir(parents=True)
+    for column in data.schema.sparse:
         source = pq.ParquetFile(vocabulary_file(data, column.name))
         with open(folder / "vocab" / f"{column.name}.json", "w", encoding="utf-8") as out:
             separator = "["

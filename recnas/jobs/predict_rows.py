@@ -7,25 +7,26 @@ that can be predicted; it only counts in no metric.
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from recnas.config import check_settings
-from recnas.data.chunks import PARQUET_ROWS, resolve_columns
+from recnas.data.chunks import PARQUET_ROWS, cells_of, resolve_columns
+from recnas.data.dense import model_values
 from recnas.data.joins import SideTable, load_side_table
+from recnas.data.labels import clicks_of
 from recnas.data.lines import BadLine, split_lines
-from recnas.data.parquet_source import parquet_batches, parquet_reader
-from recnas.data.parse import Chunk, ReadColumn, ShowCell, Typed, parse_rows, text_reader
+from recnas.data.parquet_source import parquet_batches, parquet_columns, parquet_reader
+from recnas.data.parse import Chunk, ReadColumn, ShowCell, parse_rows, text_reader
 from recnas.data.prepared import PreparedData
 from recnas.data.recipes import InputColumn, Label, Recipe
 from recnas.data.schema import MISSING_ID
-from recnas.data.sources import Source, find_sources, sha256_file, stream_blocks
+from recnas.data.sources import Source, check_is_text, find_sources, sha256_file, stream_blocks
+from recnas.data.typed import Typed
 from recnas.data.vocab_files import read_keys
 from recnas.data.vocabulary import IdTable
 from recnas.errors import DataError
@@ -79,7 +80,7 @@ class RawEncoder:
         self.sources = find_sources([Path(path) for path in raw])
         self.columns = [self._columns(source) for source in self.sources]
         self.sides = _side_tables(recipe, self.sources[0].path.parent, side)
-        self.dense = [column.name for column in self.inputs if column.is_dense]
+        self.dense = data.schema.dense
         self.tables = {
             column.name: IdTable(read_keys(vocabulary_file(data, column.name)))
             for column in self.inputs
@@ -115,7 +116,7 @@ class RawEncoder:
 
     def _parquet(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
         needed = [name for name in self._needed() if name in columns]
-        for batch in parquet_batches(source, self.recipe, needed, PARQUET_ROWS):
+        for batch in parquet_batches(source, needed, PARQUET_ROWS):
             read, show = parquet_reader(batch)
             rows = np.arange(batch.num_rows)
             yield self._encode(columns, rows, len(rows), read, show, [], batch.nbytes)
@@ -139,7 +140,8 @@ class RawEncoder:
         chunk = parse_rows(self.recipe, self.inputs, rows, lines, read_input, show, self.sides)
         label = None
         if rule.column in columns:
-            label = _label(rule, read(rule.column, "number", None))[np.searchsorted(rows, chunk.line)]
+            typed = read(rule.column, "label" if rule.at_least is None else "number", None)
+            label = _label(rule, typed)[np.searchsorted(rows, chunk.line)]
         return EncodedRows(
             lines=lines,
             line=chunk.line,
@@ -152,8 +154,8 @@ class RawEncoder:
 
     def _dense(self, chunk: Chunk) -> np.ndarray:
         dense = np.empty((len(chunk.line), len(self.dense)), dtype=np.float32)
-        for i, name in enumerate(self.dense):
-            dense[:, i] = chunk.dense[name]
+        for i, field in enumerate(self.dense):
+            dense[:, i] = model_values(chunk.dense[field.name], field)
         return dense
 
     def _ids(self, chunk: Chunk) -> np.ndarray:
@@ -172,6 +174,7 @@ class RawEncoder:
         """Raw columns of a file in order. Those that are only needed for training may be absent."""
         if self.recipe.format == "parquet":
             return _parquet_columns(source, self._needed()[1:])
+        check_is_text(source)
         inputs = set(self._needed()[1:])
         lines = _first_lines(self.recipe, source)
         if self.recipe.header:
@@ -197,21 +200,11 @@ def _first_lines(recipe: Recipe, source: Source) -> list[list[str]]:
     first = next((block for block in stream_blocks(source, _LOOKED_AT) if block), b"")
     text = first.decode("utf-8", "replace").removesuffix("\n")
     lines = [line.rstrip("\r") for line in text.split("\n")]
-    if recipe.quote:
-        return list(csv.reader(lines, delimiter=recipe.separator))
-    return [line.split(recipe.separator) for line in lines]
+    return [cells_of(line, recipe) for line in lines]
 
 
 def _parquet_columns(source: Source, inputs: list[str]) -> tuple[str, ...]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        found = tuple(pq.read_schema(source.path).names)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(
-            f"{source.path} is not a Parquet file: {error}.", "The model was trained on Parquet files."
-        ) from None
+    found = parquet_columns(source)
     absent = [name for name in inputs if name not in found]
     if absent:
         raise DataError(
@@ -223,14 +216,8 @@ def _parquet_columns(source: Source, inputs: list[str]) -> tuple[str, ...]:
 
 def _label(rule: Label, typed: Typed) -> np.ndarray:
     """Clicks as 0 and 1, by the rule that `prepare` applies; NaN for what it would reject."""
-    values: Any = typed.values
-    unreadable = typed.bad | typed.missing
-    if rule.at_least is None:
-        unreadable = unreadable | ((values != 0) & (values != 1))
-        clicks = values == 1
-    else:
-        clicks = values >= rule.at_least
-    return np.where(unreadable, np.nan, clicks).astype(np.float32)
+    clicks, bad = clicks_of(rule, typed.values, typed.bad)
+    return np.where(bad | typed.missing, np.nan, clicks).astype(np.float32)
 
 
 def _side_tables(recipe: Recipe, beside: Path, given: tuple[str, ...]) -> dict[str, SideTable]:

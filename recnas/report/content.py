@@ -14,6 +14,7 @@ from recnas.report.figures import Figure
 from recnas.report.runs import Run, read_inputs
 from recnas.report.svg import standalone
 from recnas.report.table import Table
+from recnas.report.trajectory import trajectory
 from recnas.report.verdict import Verdict, verdict
 
 MOST_DRAWN = 4  # winners
@@ -144,7 +145,7 @@ def _winners(runs: Sequence[Run]) -> list[Item]:
 
 
 def _search(runs: Sequence[Run], unseen: list[Table]) -> Section:
-    path = search_info.trajectory(runs)
+    path = trajectory(runs)
     items: list[Item] = [*search_figures.trajectory_figures(path)]
     searches = [run for run in runs if run.kind == "search"]
     alone = len(searches) == 1
@@ -170,7 +171,7 @@ def _cost(runs: Sequence[Run]) -> Section:
     table = outcome_info.pareto(runs)
     front = Table(
         "front",
-        "On the front",
+        "Best at their cost",
         table.columns,
         [row for row in table.rows if row["front"]],
         "Nothing else here is better in both log loss and FLOPs.",

@@ -156,7 +156,7 @@ def draw(items: Sequence[Drawable]) -> str:
     kinds = {item.kind.name for item in items}
     if len(kinds) > 1:
         raise SpaceError(
-            f"{' and '.join(sorted(kinds))} architectures cannot be laid side by side.",
+            f"{' and '.join(sorted(kinds))} architectures cannot be drawn in one picture.",
             "Draw them one by one.",
         )
     return items[0].kind.draw([(item.label, item.arch) for item in items])

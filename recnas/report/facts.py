@@ -190,7 +190,8 @@ def not_done(runs: Sequence[Run]) -> list[str]:
             if run.finished and run.result and run.result["test_accuracy"]:
                 found.append(f"{label}only the winner's test accuracy was looked at, once, at the end.")
             continue
-        if final.get("retrain_seeds", 1) == 1:
+        compared = {row.get("id") for other in compares for row in (other.board or {}).get("models", []) if len(row.get("seeds") or []) > 1}
+        if final.get("retrain_seeds", 1) == 1 and ((run.result or {}).get("best") or {}).get("key") not in compared:
             found.append(
                 f"{label}the winner was trained with one seed; how much another seed would differ was not measured."
             )
@@ -200,7 +201,7 @@ def not_done(runs: Sequence[Run]) -> list[str]:
             )
         if final.get("top") is not None and run.candidates:
             found.append(
-                f"{label}only the best {final['top']} of {len(run.candidates):,} candidates by score were trained; a good one with a bad score would have been missed."
+                f"{label}only the best {final['top']} of {len(run.candidates):,} candidates by {'vote' if run.is_vote else 'score'} were trained; a good one with a bad score would have been missed."
             )
         if final.get("rows"):
             found.append(f"{label}candidates were trained on the first {final['rows']:,} rows, not on all.")

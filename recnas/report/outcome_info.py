@@ -65,7 +65,7 @@ def truth(runs: Sequence[Run]) -> Table:
         Column("run", "run"), Column("share", "warm-up", "share"), Column("proxy", "proxy"), Column("key", "architecture"),
         Column("score", "score", "num"), Column("valid_logloss", "validation log loss", "loss"), Column("params", "parameters", "int"),
     )  # fmt: skip
-    note = "Only the candidates that were trained, which are the best by score: within such a narrow choice a proxy ranks worse than over the whole space."
+    note = "Only the candidates that were trained, which are the best before training: within such a narrow choice a proxy ranks worse than over the whole space."
     return Table("truth", "Score against trained log loss", columns, rows, note)
 
 

@@ -150,6 +150,8 @@ def _of_search(run: Run) -> Iterator[str]:
         yield f"chosen: {chosen}"
         yield f"test accuracy of the winner in percent: {shown}" if shown else "no table says how it does when trained"
     elif "test" in result:
+        best = result["best"]
+        yield f"winner: number {best['index'] + 1}, place {best['rank'] + 1} before training; of those trained it had the lowest validation log loss"
         yield f"test log loss of the winner: {result['test']['logloss']:.5f}{_warned(result['test'].get('normalized_entropy'))}"
 
 
@@ -169,8 +171,11 @@ def _of_compare(run: Run) -> Iterator[str]:
         yield f"tuning trials done: {len(by_kind['trial'])}"
     models = dict.fromkeys(str(event.get("model")) for event in by_kind["seed"])
     yield f"trainings done: {len(by_kind['seed'])}" + (f" ({', '.join(models)})" if models else "")
-    for row in (run.board or {}).get("models", []):
-        yield f"{row['rank']}. {row['model']}: test log loss {row['test']['logloss']['mean']:.5f}, {row['verdict'] or 'reference'}"
+    board = run.board or {}
+    joined = {"better": "better than {}", "worse": "worse than {}", "no real difference": "no real difference to {}"}
+    for row in board.get("models", []):
+        verdict = joined.get(row["verdict"], row["verdict"] or "reference").format(board.get("reference"))
+        yield f"{row['rank']}. {row['model']}: test log loss {row['test']['logloss']['mean']:.5f}, {verdict}"
 
 
 def _of_warmup(run: Run) -> Iterator[str]:

@@ -83,7 +83,9 @@ def _single(run: Run) -> str:
         if not figures:
             return f"{run.label} chose {best.get('arch')}; no table says how it does when trained."
         where = "in its table" if result.get("best_possible") else "on images kept apart"
-        return f"The winner of {run.label} has test accuracy {figures} {where}, found with {result['budgets']['scored']} queries."
+        steps = result["budgets"].get("steps")
+        how = f"in {steps:,} steps, without a look at any accuracy" if steps else f"with {result['budgets']['scored']} queries"
+        return f"The winner of {run.label} has test accuracy {figures} {where}, found {how}."
     losses = [event["test"]["logloss"] for event in run.best_events if "test" in event]
     interval = mean_interval(losses)
     if interval:

@@ -134,7 +134,7 @@ def test_a_click_sorts_a_table(fresh: Browser):
     )
     fresh.click(heading)
     assert column()[0] == "dcnv2"
-    delta = titles.index("less dcnv2") + 1
+    delta = titles.index("difference to dcnv2") + 1
     fresh.click(f"#table-leaderboard th:nth-child({delta}) button")
     assert column()[:2] == ["runs/first:best", "deepfm"]  # what has no difference stays last
     fresh.click("#table-leaderboard th:nth-child(1) button")
@@ -252,3 +252,14 @@ def test_a_drawing_of_its_own_opens(browser: Browser, tmp_path: Path, page: Path
     assert browser.run("return document.querySelectorAll('.mark').length") > 20
     assert browser.log("browser") == []
     assert browser.requests() == [picture.resolve().as_uri()]
+
+
+def test_on_a_wide_screen_cost_and_latency_are_seen_without_scrolling(fresh: Browser):
+    edges = fresh.run(
+        "const t = document.querySelector('#table-leaderboard');"
+        "const names = ['FLOPs per row', 'parameters', 'ms for 1 row', 'ms for 512 rows'];"
+        "const heads = [...t.querySelectorAll('th')].filter(h => names.includes(h.textContent));"
+        "return [t.parentElement.getBoundingClientRect().right, ...heads.map(h => h.getBoundingClientRect().right)];"
+    )
+    assert len(edges) == 5
+    assert max(edges[1:]) <= edges[0] <= 1600

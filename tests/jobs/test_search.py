@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -14,6 +15,8 @@ from recnas.errors import ConfigError, RunError, SpaceError
 from recnas.jobs.forecast import Forecast, Phase, batches_of, check_fits, forecast
 from recnas.jobs.scoring import ScoreSettings
 from recnas.jobs.search import search
+from recnas.space.nasrec.json import load_arch
+from recnas.progress import Progress
 from recnas.space.nasrec.json import load_arch
 from tests.jobs.search_helpers import as_yaml, small_search, what_counts
 
@@ -174,3 +177,16 @@ def test_a_search_that_does_not_fit_is_refused(criteo_data):
     check_fits(found)
     with pytest.raises(ConfigError, match=r"'warm up' needs about 9\.3 GB of memory; 7\.5 GB are available"):
         check_fits(Forecast((Phase("warm up", 1.0, 1e10, ""),), 8e9, 2, 80.0))
+
+
+def test_the_best_that_progress_shows_never_falls(criteo_data, tmp_path: Path):
+    """Of a front the first place may go to a candidate with a lower score; the best score so far stays."""
+    said = io.StringIO()
+    config = small_search(criteo_data.path, objectives={"sigeo": "max", "params": "min"})
+    search(config, tmp_path / "run", 1, Progress(said, plain_seconds=0))
+    shown = [float(line.rsplit("best sigeo ", 1)[1]) for line in said.getvalue().splitlines() if "best sigeo " in line]
+    lines = [json.loads(line) for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
+    scores = [line["values"]["sigeo"] for line in lines if line.get("event") == "candidate" and line.get("values")]
+    assert len(shown) >= len(scores)
+    assert shown == sorted(shown)
+    assert shown[-1] == pytest.approx(max(scores), rel=1e-4)

@@ -1,4 +1,4 @@
-"""Where the files for checks against published figures lie, and where the figures go."""
+"""Where checks against published results keep their runs, and where their tables go."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
 def paper_runs() -> Path:
-    """Where runs are kept, so that a check that was stopped goes on."""
-    return Path(os.environ.get("RECNAS_PAPER_RUNS", HERE.parents[1] / "paper-runs"))
+    """Where runs are kept, so that a check that was stopped continues."""
+    return Path(os.environ.get("RECNAS_PAPER_RUNS", ROOT / "paper-runs"))
 
 
 @pytest.fixture(scope="session")
-def write_down() -> Callable[[str, Sequence[str]], None]:
-    """Puts lines between the marks of a part in README.md (RECNAS_PAPER_README), in place of what was there."""
+def write_down() -> Callable[[str, str, Sequence[str]], None]:
+    """Puts lines between the marks of a part of a page in docs/results (RECNAS_PAPER_RESULTS), in place of what was there."""
 
-    def write(part: str, lines: Sequence[str]) -> None:
+    def write(page: str, part: str, lines: Sequence[str]) -> None:
         mark = f"<!-- {part} -->"
-        path = Path(os.environ.get("RECNAS_PAPER_README", HERE / "README.md"))
+        path = Path(os.environ.get("RECNAS_PAPER_RESULTS", ROOT / "docs" / "results")) / page
+        path.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text() if path.exists() else ""
         before, _, rest = text.partition(mark)
         _, _, after = rest.partition(mark)

@@ -1,11 +1,11 @@
-"""Four hand-crafted models beside DeepCTR-Torch's: same encoded split, layers, epochs, trials and seeds.
+"""Four hand-crafted models compared with DeepCTR-Torch's: same encoded split, layers, epochs, trials and seeds.
 
     .venv/bin/pip install -e '.[bench]'
     RECNAS_SHARED=../shared scripts/test -m paper tests/paper/test_deepctr.py
 
 Takes about 10 minutes on 2 cores. Each side chooses its learning rate on validation from as many values, with
-seed 0; test is read once per seed of the chosen rate. DeepCTR-Torch trains with Adam and no penalty on weights;
-recnas with Adagrad and a cosine schedule.
+seed 0; the chosen rate is evaluated on test once per seed. DeepCTR-Torch trains with Adam and no penalty on weights;
+recnas with Adagrad and a cosine schedule. What came out is in docs/results/peers.md.
 """
 
 from __future__ import annotations

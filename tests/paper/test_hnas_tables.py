@@ -1,11 +1,11 @@
-"""HNAS on all of NAS-Bench-201 beside its published tables 1, 3, 4, 5, 7, 12, 13 and 14.
+"""HNAS on all of NAS-Bench-201 compared with its published tables 1, 3, 4, 5, 7, 12, 13 and 14.
 
     RECNAS_SHARED=../shared scripts/test -o timeout=0 -m paper tests/paper/test_hnas_tables.py
 
 Needs the table (nb201.parquet in the folder data of RECNAS_SHARED). The scores of every network are
 data/nb201_scores.parquet beside this file, or RECNAS_NB201_SCORES; `recnas correlate nasbench201/scores-c4`, `scores-c16`
-and `recnas bench pack` make them in about an hour on 2 cores. Then it takes some 15 minutes. ScoreMatrix are written to
-README.md. Settings are the searchers' defaults; variants are all listed, and none was chosen by its result.
+and `recnas bench pack` make them in about an hour on 2 cores. Then it takes some 15 minutes. Tables are written to
+docs/results (hnas.md, eigen-nas.md). Settings are the searchers' defaults; variants are all listed, and none was chosen by its result.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def test_hnas_beats_random_and_stands_beside_its_figures(table, scores, write_do
         for name, asked in rivals.items():
             runs = [search(table, name.lower(), asked, seed) for seed in range(5 * SEEDS)]
             found[f"{name}, {queries} queries"] = runs
-    write_down("hnas searches", search_lines(found))
+    write_down("hnas.md", "hnas searches", search_lines(found))
     random = fmean(run[0] for run in found["random, 20 queries"])
     for metric in METRICS:
         paper = found[f"HNAS {widths(scores, metric)[-1]} (paper)"]
@@ -167,7 +167,7 @@ def test_rankers_without_training_stand_beside_their_figures(table, scores, writ
         runs = [search(table, "top", {"candidates": 1, "by": by, "pool": 1000}, seed, scores) for seed in range(5 * SEEDS)]
         found[f"{name}: first of 1,000 by {' and '.join(by)}"] = (published, runs)
     lines = [
-        "### Rankers on NAS-Bench-201: what a score chooses",
+        "### What a score chooses",
         "",
         f"Test accuracy in percent after 200 epochs, mean and standard deviation over {5 * SEEDS} draws of the pool.",
         "",
@@ -175,7 +175,7 @@ def test_rankers_without_training_stand_beside_their_figures(table, scores, writ
         "|---|---|---|---|---|",
     ]
     lines += [row(name, runs, PUBLISHED.get(published)) for name, (published, runs) in found.items()]
-    write_down("rankers", lines)
+    write_down("eigen-nas.md", "rankers", lines)
     random = fmean(table.accuracy("cifar10", "test", 200))
     assert all(fmean(run[0] for run in runs) > random for _, runs in found.values())
 
@@ -201,7 +201,7 @@ def test_eigen_nas_stands_beside_its_figures(table, scores, write_down):
         alone = [tuple(table.of(by_validation(table, cells, data, 200), data, "test", 200) for data in DATASETS) for cells in kept]
         lines.append(f"| {k} | {by} | {pool:,} | {spread(at_once)} | {spread(alone)} |")
         assert fmean(run[0] for run in at_once) > fmean(table.accuracy("cifar10", "test", 200)), (k, by, pool)
-    write_down("eigen-nas", lines)
+    write_down("eigen-nas.md", "eigen-nas", lines)
 
 
 def scores(values: Sequence[float]) -> str:
@@ -216,10 +216,10 @@ def spread(runs: Sequence[Accuracies]) -> str:
 def test_guarantees_rank_as_published(table, scores, write_down):
     truth = Truth.of_nasbench201(table)
     lines = [
-        "### HNAS's guarantees on all 15,625 cells: Spearman with test accuracy after 200 epochs",
+        "### Guarantees on all 15,625 cells: Spearman with test accuracy after 200 epochs",
         "",
-        "In brackets the published figure: with the condition number at 16 channels its tables 5 and 13, at 4 channels its table 12. mu and nu",
-        "were chosen by that correlation itself (see `recnas.bench.guarantee`); held out: chosen on one half of the cells and read on",
+        "In brackets the published value: with the condition number at 16 channels from tables 5 and 13, at 4 channels from table 12. mu and nu",
+        "were chosen by that correlation itself (see `recnas.bench.guarantee`). Held out: chosen on one half of the cells and evaluated on",
         "the other. Kendall is that of the last form.",
     ]
     for dataset, kappa in (*((dataset, "ntk_cond@16") for dataset in DATASETS), ("cifar10", "ntk_cond@4")):
@@ -229,7 +229,7 @@ def test_guarantees_rank_as_published(table, scores, write_down):
         for metric in ("grad_norm", "snip", "ntk_trace"):
             found = forms[widths(scores, metric)[-1]]
             assert found["non-realizable"]["spearman"] >= found["kappa/M"]["spearman"] > found["realizable"]["spearman"]
-    write_down("hnas guarantees", lines)
+    write_down("hnas.md", "hnas guarantees", lines)
 
 
 def test_every_score_on_the_whole_space(table, scores, write_down):
@@ -240,7 +240,7 @@ def test_every_score_on_the_whole_space(table, scores, write_down):
     found = {(row["proxy"], row["dataset"]): row for row in rows}
     classes = by_class(table, scores, names)
     lines = [
-        f"### Every score on the whole of NAS-Bench-201: {len(table):,} cells, {len(scores):,} different networks",
+        f"### All of NAS-Bench-201: {len(table):,} cells, {len(scores):,} different networks",
         "",
         "Spearman with test accuracy after 200 epochs (95 % interval over cells for CIFAR-10); +1 is a perfect ranking. Classes: one point per",
         "class of isomorphic cells, with the mean accuracy of its cells. Published: HNAS's tables 1 and 13, else SiGeo's table 2.",
@@ -257,14 +257,14 @@ def test_every_score_on_the_whole_space(table, scores, write_down):
             f"| {name} | {c10['spearman']:.3f} [{low:.3f}, {high:.3f}] | {c10['kendall']:.3f} | {'' if published is None else published} "
             f"| {classes[name]:.3f} | {found[name, 'cifar100']['spearman']:.3f} | {found[name, 'imagenet16']['spearman']:.3f} |"
         )
-    write_down("nb201 all", lines)
+    write_down("hnas.md", "nb201 all", lines)
     assert found["naswot@16", "cifar10"]["spearman"] > 0.7
 
 
 def test_metrics_agree_with_each_other_as_published(table, scores, write_down):
     rows = correlate_pairs(Truth.of_nasbench201(table), scores, range(len(table)), ("grad_norm", "snip", "grasp", "ntk_trace", "knas_root", "fisher", "synflow", "naswot"))
     lines = [
-        "### Metrics beside each other on all cells (HNAS's table 4)",
+        "### Metrics compared with each other on all cells (HNAS's table 4)",
         "",
         "| pair | Pearson | published | Spearman | published | Kendall | published |",
         "|---|---|---|---|---|---|---|",
@@ -277,7 +277,7 @@ def test_metrics_agree_with_each_other_as_published(table, scores, write_down):
             found[plain] = pair["spearman"]
             cells = " | ".join(f"{pair[kind]:.2f} | {value}" for kind, value in zip(("pearson", "spearman", "kendall"), known))
             lines.append(f"| {pair['first']}, {pair['second']} | {cells} |")
-    write_down("hnas agreement", lines)
+    write_down("hnas.md", "hnas agreement", lines)
     assert len(found) == len(AGREEMENT)
     assert found["grad_norm", "snip"] > 0.95
 

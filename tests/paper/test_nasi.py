@@ -1,12 +1,12 @@
-"""NASI on NAS-Bench-201 with T and 4 T steps, beside its published accuracies.
+"""NASI on NAS-Bench-201 with T and 4 T steps, compared with its published accuracies.
 
     RECNAS_SHARED=../shared scripts/test -o timeout=0 -m paper tests/paper/test_nasi.py
 
-Needs nb201.parquet and cifar10_train_sample.npz in the folder data of RECNAS_SHARED. An hour and a half on one core; it goes on
+Needs nb201.parquet and cifar10_train_sample.npz in the folder data of RECNAS_SHARED. An hour and a half on one core; it continues
 where it was stopped (RECNAS_PAPER_RUNS, default paper-runs/). The paper says neither T for this space nor how wide and
 deep its supernet is. Here T is 100 steps of the published estimator, as on DARTS, and for `averages`, whose steps cost a
 fraction, one pass over 50,000 images in batches of 64, as the paper has on NAS-Bench-1Shot1. What a step measures does
-not depend on mu, nu and the scale of steps, so that one run is read under all of them. ScoreMatrix are written to README.md.
+not depend on mu, nu and the scale of steps, so that one run is read under all of them. Tables are written to docs/results/nasi.md.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def test_nasi_finds_good_cells_without_training(paper_runs, write_down):
             found = [tuple(table.of(cell, data, "test", 200) for data in DATASETS) for cell in cells]
             best = max(best, fmean(accuracies[0] for accuracies in found))
             lines.append(f"| {kind.channels}, {kind.seeds} | {rule} | {reading} | {length} = {steps} | {' | '.join(figures(found))} |")
-    write_down("nasi", lines)
+    write_down("nasi.md", "nasi", lines)
     assert best > fmean(table.accuracy("cifar10", "test", 200)), "no better than a random cell"
 
 
@@ -159,7 +159,7 @@ def test_what_the_expectation_itself_chooses(write_down):
             lines.append(f"| {channels} | mu {mu:g}, nu {nu} | {draws:,} | {' | '.join(figures(found))} |")
         exact = accuracy[at[best_options(options, traces, mu, nu, traces)]]
         lines.append(f"| {channels} | mu {mu:g}, nu {nu} | all | {' | '.join(f'{value:.2f}' for value in exact)} |")
-    write_down("nasi expectation", lines)
+    write_down("nasi.md", "nasi expectation", lines)
 
 
 def best_options(options: np.ndarray, traces: np.ndarray, mu: float, nu: str, random: np.ndarray) -> tuple[int, ...]:

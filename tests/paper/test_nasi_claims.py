@@ -4,7 +4,7 @@
 
 Needs cifar10_train_sample.npz in the folder data of RECNAS_SHARED; a quarter of an hour on one core. T, the squared norm of
 a batch's gradient, should order architectures alike with true and random labels, with images and Gaussian noise, and
-as the exact trace of the kernel does. ScoreMatrix are written to README.md.
+as the exact trace of the kernel does. The table is written to docs/results/nasi.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PUBLISHED = {
 def test_the_trace_needs_neither_labels_nor_images(write_down):
     torch.set_num_threads(1)
     lines = [
-        f"### What NASI says of T, on {ARCHS} random architectures per space, {CHANNELS} channels",
+        f"### T under other conditions, on {ARCHS} random architectures per space, {CHANNELS} channels",
         "",
         "Pearson / Spearman over architectures of T with true labels and images, in batches of 64, against T with random labels and with",
         "Gaussian inputs (published, figure 1: Pearson about 1 and above 0.9 on the first three); of T in batches of b against the exact",
@@ -62,7 +62,7 @@ def test_the_trace_needs_neither_labels_nor_images(write_down):
         cells = [*(text for text, _ in agree), *(text + value for (text, _), value in zip(sizes, known))]
         lines.append(f"| {space} | {' | '.join(cells)} |")
         assert agree[0][1] > 0.9, f"{space}: labels matter"
-    write_down("nasi claims", lines)
+    write_down("nasi.md", "nasi claims", lines)
 
 
 def measured(space: str) -> dict[str, np.ndarray]:

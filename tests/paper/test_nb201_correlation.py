@@ -1,8 +1,8 @@
-"""Every proxy on 1,000 NAS-Bench-201 cells beside the published correlations; writes the figures down.
+"""Every proxy on 1,000 NAS-Bench-201 cells compared with the published correlations; writes docs/results/sigeo.md.
 
     RECNAS_SHARED=../shared scripts/test -m paper tests/paper/test_nb201_correlation.py
 
-Takes about 25 minutes on 2 cores, and goes on where it was stopped (RECNAS_PAPER_RUNS, default paper-runs/).
+Takes about 25 minutes on 2 cores, and continues where it was stopped (RECNAS_PAPER_RUNS, default paper-runs/).
 RECNAS_CELLS sets how many cells.
 """
 
@@ -47,17 +47,17 @@ def test_proxies_rank_cells_as_published(paper_runs, write_down):
     settings = CellSettings(proxies=PROXIES, channels=CHANNELS, images="cifar10", images_path=str(IMAGES), batches=2)
     results = score_cells([table.archs[row] for row in rows], paper_runs / f"nb201-c{CHANNELS}", settings, workers=2, progress=Progress())
     by_data = {data: {row["proxy"]: row for row in correlate_cells(table, rows, results, data)} for data in ("cifar10", "cifar100", "imagenet16")}
-    write_down("nb201", as_lines(by_data, cells))
+    write_down("sigeo.md", "nb201", as_lines(by_data, cells))
     short = {name: by_data["cifar10"][name]["spearman"] for name, least in AT_LEAST.items() if by_data["cifar10"][name]["spearman"] < least}
     assert not short
 
 
 def as_lines(by_data: dict[str, dict[str, dict]], cells: int) -> list[str]:
     lines = [
-        f"### NAS-Bench-201, {cells} random cells, {CHANNELS} channels, 2 batches of 64 CIFAR-10 images, one weight seed",
+        f"### {cells:,} random cells, {CHANNELS} channels, 2 batches of 64 CIFAR-10 images, one weight seed",
         "",
         "Spearman (95 % bootstrap interval over cells) with test accuracy after 200 epochs; Kendall in the last column. +1 is a",
-        "perfect ranking: scores that are better when low are negated. Published figures are for 16 channels.",
+        "perfect ranking: scores that are better when low are negated. Published values are for 16 channels.",
         "",
         "| proxy | CIFAR-10 | published | CIFAR-100 | published | ImageNet16-120 | published | Kendall CIFAR-10 |",
         "|---|---|---|---|---|---|---|---|",

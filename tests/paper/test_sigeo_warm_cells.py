@@ -1,11 +1,11 @@
-"""SiGeo and ZiCo on warmed NAS-Bench-201 cells at 0, 10, 20 and 40 % of the images, beside the published figures.
+"""SiGeo and ZiCo on warmed NAS-Bench-201 cells at 0, 10, 20 and 40 % of the images, compared with published values.
 
     RECNAS_SHARED=../shared scripts/test -m paper tests/paper/test_sigeo_warm_cells.py
 
 Needs nb201.parquet and cifar10_train_sample.npz in the folder data of RECNAS_SHARED. Shares are of a sample of 3,805
 images, not of the paper's 50,000: once in one pass (at most 23 steps), and once in 13 passes, which are as many steps as
-one pass over that share of 50,000 images. The figures are written to README.md; that SiGeo ranks better after the longer
-warm-up than before is asserted. About an hour and a half on one core; it goes on where it was stopped (RECNAS_PAPER_RUNS,
+one pass over that share of 50,000 images. The tables are written to docs/results/sigeo.md; that SiGeo ranks better after the
+longer warm-up than before is asserted. About an hour and a half on one core; it continues where it was stopped (RECNAS_PAPER_RUNS,
 default paper-runs/).
 """
 
@@ -40,7 +40,7 @@ def test_warmed_cells_are_ranked_at_every_level(cells, passes, paper_runs, write
     config = load_config(data, apply_overrides(data, asked), "the warm-up config")
     rows = correlate_config(config, paper_runs / f"nb201-warm-{cells}-{passes}x", workers=2, progress=Progress())
     by_name = {(row["proxy"].partition("@")[0], row["share"]): row for row in rows}
-    write_down(f"sigeo-warm-{passes}", as_lines(by_name, cells, passes))
+    write_down("sigeo.md", f"sigeo-warm-{passes}", as_lines(by_name, cells, passes))
     assert all(by_name[name, share]["spearman"] is not None for name, shares in PUBLISHED.items() for share in shares)
     if passes > 1:
         assert by_name["sigeo", 0.4]["change"] > 0
@@ -50,10 +50,10 @@ def as_lines(by_name: dict[tuple[str, float], dict], cells: int, passes: int) ->
     shares = list(PUBLISHED["sigeo"])
     length = "one pass" if passes == 1 else f"{passes} passes"
     lines = [
-        f"### Warmed NAS-Bench-201 cells: {cells} random cells, 4 channels, {length} over shares of 3,805 CIFAR-10 images",
+        f"### {cells} random cells, 4 channels, {length} over shares of 3,805 CIFAR-10 images",
         "",
-        "Spearman (95 % bootstrap interval over cells) with CIFAR-10 test accuracy after 200 epochs, and the published figure, which is",
-        "for shares of 50,000 images. Change: Spearman less that without warm-up, from paired resamples of the cells.",
+        "Spearman (95 % bootstrap interval over cells) with CIFAR-10 test accuracy after 200 epochs, and the published value, which is",
+        "for shares of 50,000 images. Change: Spearman minus Spearman without warm-up, from paired resamples of the cells.",
         "",
         "| proxy | " + " | ".join(f"{share:.0%}" for share in shares) + " |",
         "|---" * (len(shares) + 1) + "|",

@@ -36,10 +36,22 @@ def test_every_line_is_either_a_row_or_bad(lines, last_newline, returns):
 
 def test_quotes_are_removed_and_an_open_quote_is_a_bad_line():
     table = split_lines(b'1,"a,b"\n2,"x\n3,"say ""hi"""\n', ",", 2, quoted=True)
-    assert [table.cells(1).bytes_of(r) for r in range(2)] == [b"a\x1fb", b'say "hi"']
+    assert [table.cells(1).bytes_of(r) for r in range(2)] == [b"a,b", b'say "hi"']
     assert [(fault.line, fault.reason) for fault in table.bad] == [
         (1, "a quote that does not close on its line")
     ]
+
+
+cell = st.binary(max_size=6).filter(lambda c: b"\n" not in c)
+
+
+@given(st.lists(st.tuples(cell, cell, cell), min_size=1, max_size=8), st.sampled_from([",", "_", "\x1f", " "]))
+def test_quoted_cells_keep_every_byte(rows, separator):
+    """Whatever bytes a cell holds, separators, quotes and any stand-in for them included."""
+    quoted = [separator.encode().join(b'"' + c.replace(b'"', b'""') + b'"' for c in row) for row in rows]
+    table = split_lines(b"\n".join(quoted) + b"\n", separator, 3, quoted=True)
+    assert not table.bad
+    assert [tuple(table.cells(c).bytes_of(r) for c in range(3)) for r in range(len(rows))] == rows
 
 
 @given(st.lists(st.integers(0, 40), max_size=40), st.booleans(), st.sampled_from([1, 2, 7, 16, 64, 1000]))

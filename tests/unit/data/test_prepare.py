@@ -52,12 +52,18 @@ def test_rows_clicks_and_every_id_equal_pandas(criteo_data: PreparedData, frame:
 
 
 def test_dense_values_and_statistics_equal_pandas(criteo_data: PreparedData, frame: pd.DataFrame):
-    expected = np.log1p(frame.loc[frame.split == "train", COLUMNS[1:14]].clip(lower=0)).fillna(0.0).to_numpy()
+    expected = np.log1p(frame.loc[frame.split == "train", COLUMNS[1:14]].clip(lower=0))
     found = criteo_data.array("train", "dense")
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    for field, column in zip(criteo_data.schema.dense, expected.T):
+    np.testing.assert_allclose(found, expected.fillna(0.0), rtol=1e-6)
+    for field, (name, column) in zip(criteo_data.schema.dense, expected.items()):
         assert field.mean == pytest.approx(column.mean(), rel=1e-6)
-        assert field.std == pytest.approx(column.std(), rel=1e-5)
+        assert field.std == pytest.approx(column.std(ddof=0), rel=1e-5)
+        assert not field.standardised
+        summary = criteo_data.manifest["dense"][name]
+        assert (summary["rows"], summary["missing"]) == (len(column), int(column.isna().sum()))
+        assert summary["min"] == pytest.approx(column.min(), rel=1e-6)
+        assert summary["max"] == pytest.approx(column.max(), rel=1e-6)
+        assert summary["negative"] == int((frame.loc[frame.split == "train", name] < 0).sum())
 
 
 def test_parquet_and_vocabulary_hold_the_same(criteo_data: PreparedData):
@@ -264,13 +270,15 @@ def test_own_csv_with_strings_floats_quotes_and_missing(tmp_path: Path):
     recipe = tmp_path / "mine.yaml"
     recipe.write_text(
         "name: mine\nseparator: ','\nquote: true\nheader: true\nlabel: {column: clicked}\n"
-        "dense: [{columns: [price], transform: none}]\n"
+        "dense: [{columns: [price], transform: none, standardise: false}]\n"
         "sparse: [{columns: [user, item], kind: string, missing: [NA]}]\nmin_count: 1\n"
     )
     data = prepare(str(recipe), [tmp_path / "log.csv"], tmp_path / "d")
     assert sum(data.manifest["rows"].values()) == 600
     vocab = pq.read_table(data.path / "vocab" / "item.parquet").to_pandas()
     assert sorted(vocab.value) == ["b", "é"]
+    users = pq.read_table(data.path / "vocab" / "user.parquet")["value"].to_pylist()
+    assert set(users) == set(frame.user)  # "user, 7", the comma as it is
     total = sum(data.manifest["missing"][split]["item"] for split in ("train", "valid", "test"))
     assert total == int(frame.item.isin(["NA", ""]).sum())
     written = np.concatenate([data.array(split, "dense")[:, 0] for split in ("train", "valid", "test")])
@@ -391,3 +399,21 @@ def test_whole_numbers_beyond_the_reach_of_floats_stay_apart():
     column = pa.array([2**53, 2**53 + 1, None, -(2**62) - 1], pa.int64())
     missing = np.array([False, False, True, False])
     assert _integers(column, missing).values.tolist() == [2**53, 2**53 + 1, 0, -(2**62) - 1]
+
+
+def test_the_fingerprint_covers_the_vocabulary(tmp_path: Path):
+    """Two logs that differ only in what a value is called: the same arrays, other data."""
+    found = []
+    for name in ("Bern", "Basel"):
+        text = "y,city\n" + "".join(f"{n % 2},{name if n % 3 else 'Chur'}\n" for n in range(300))
+        (tmp_path / f"{name}.csv").write_text(text)
+        (tmp_path / "r.yaml").write_text(
+            "name: r\nseparator: ','\nheader: true\nlabel: {column: y}\nsparse: [{columns: [city]}]\n"
+        )
+        found.append(prepare(str(tmp_path / "r.yaml"), [tmp_path / f"{name}.csv"], tmp_path / name, threads=1))
+    one, two = found
+    assert one.schema == two.schema
+    for split in ("train", "valid", "test"):
+        for array in ("dense", "ids", "label"):
+            np.testing.assert_array_equal(one.array(split, array), two.array(split, array))
+    assert one.fingerprint != two.fingerprint

@@ -127,6 +127,7 @@ def test_parquet_parts_with_strings_and_a_given_split(spark, tmp_path: Path):
         {
             "label": rng.integers(0, 2, 900),
             "price": rng.random(900).round(2),
+            "seen": np.where(rng.random(900) < 0.1, np.nan, 1.7e9 + rng.integers(0, 10**5, 900)),  # is standardised
             "user": rng.choice(["Zürich", "b", "", "d e"], 900),
             # Half of these are negative where integers are signed, as Spark's are: order among equals shows it.
             "big": rng.integers(0, 300, 900).astype(np.uint64) * np.uint64(2**63 // 150),
@@ -140,7 +141,7 @@ def test_parquet_parts_with_strings_and_a_given_split(spark, tmp_path: Path):
         frame[300 * number : 300 * (number + 1)].to_parquet(folder / f"part-{number}.parquet")
     np.save(tmp_path / "index.npy", rng.integers(0, 3, 900).astype(np.uint8))
     (tmp_path / "p.yaml").write_text(
-        "name: p\nformat: parquet\nlabel: {column: label}\ndense: [{columns: [price]}]\n"
+        "name: p\nformat: parquet\nlabel: {column: label}\ndense: [{columns: [price, seen]}]\n"
         "sparse: [{columns: [user, void], kind: string}, {columns: [big], kind: int}]\n"
     )
     options = PrepareOptions(protocol="index", split_index=str(tmp_path / "index.npy"), vocab_scope="all")
@@ -148,6 +149,11 @@ def test_parquet_parts_with_strings_and_a_given_split(spark, tmp_path: Path):
     found = prepare(str(tmp_path / "p.yaml"), [folder], tmp_path / "spark", options, engine="spark")
     assert same(found, local)
     assert found.schema.sparse[1].rows == 2  # a column without a single value
+    assert [field.standardised for field in found.schema.dense] == [False, True]
+    assert "no-values" in [warning.kind for warning in found.warnings]
+    (tmp_path / "p.yaml").write_text("name: p\nformat: parquet\nlabel: {column: label}\ndense: [{columns: [price]}]\n")
+    local = prepare(str(tmp_path / "p.yaml"), [folder], tmp_path / "local-dense", options)
+    assert same(prepare(str(tmp_path / "p.yaml"), [folder], tmp_path / "spark-dense", options, engine="spark"), local)
 
 
 @needs_java
@@ -162,6 +168,7 @@ def test_bad_rows_are_named_or_skipped_as_by_the_local_engine(spark, criteo_file
     for engine in ("local", "spark"):
         with pytest.raises(DataError) as caught:
             prepare("criteo", [first, second], tmp_path / f"stop-{engine}", engine=engine)
+        assert not (tmp_path / f"stop-{engine}").exists()
         told.append(str(caught.value))
     assert told[0] == told[1]
     assert "bad-1.tsv line 301" in told[0]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import subprocess
@@ -7,11 +8,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
 from recnas.cli.main import main
+from recnas.data import serving
 from recnas.data.prepare import PrepareOptions, prepare
 from recnas.data.synthetic import generate
 from recnas.errors import BackendMissing, RunError
@@ -34,31 +37,34 @@ FORMATS = [
 ]
 
 
-def score(folder: Path, line: str) -> float:
-    """What the example says, run where recnas cannot be imported from."""
-    done = subprocess.run(
+def run_script(folder: Path, text: str | bytes) -> subprocess.CompletedProcess[str]:
+    """score_row.py as a user runs it, where recnas cannot be imported from."""
+    return subprocess.run(
         [sys.executable, str(folder / "score_row.py")],
-        input=line,
+        input=text if isinstance(text, str) else text.decode(),
         capture_output=True,
         text=True,
-        check=True,
         cwd=folder.parent,
     )
-    return float(done.stdout)
 
 
-def inputs_of(folder: Path, line: str) -> tuple[list[float], list[int]]:
-    """What the example makes of a row, in this process: starting one for each of many rows takes long."""
-    source = (folder / "score_row.py").read_text(encoding="utf-8")
-    last = max(source.rfind(start) for start in ("\nprogram = ", "\nsession = "))
-    names = {"__file__": str(folder / "score_row.py"), "LINE": line}
-    exec(compile(source[:last].replace("sys.stdin.readline()", "LINE"), "score_row.py", "exec"), names)
-    return names["dense"], names["ids"]
+def score(folder: Path, text: str) -> list[float]:
+    done = run_script(folder, text)
+    assert done.returncode == 0, done.stderr
+    return [float(line) for line in done.stdout.splitlines()]
+
+
+def inputs_of(folder: Path, text: str) -> list[tuple[list[float], list[int]]]:
+    """What the exported rows.py makes of rows, in this process: starting one for each of many takes long."""
+    spec = importlib.util.spec_from_file_location("exported_rows", folder / "rows.py")
+    rows = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(rows)
+    model = json.loads((folder / "model.json").read_text())
+    return rows.RowReader(model, rows.Vocabularies(folder, model)).rows(text.encode())
 
 
 def assert_same_inputs(folder: Path, lines: list[str], dense: np.ndarray, ids: np.ndarray) -> None:
-    for number, line in enumerate(lines):
-        found = inputs_of(folder, line)
+    for number, found in enumerate(inputs_of(folder, "\n".join(lines))):
         np.testing.assert_allclose(found[0], dense[number], rtol=1e-6)
         assert found[1] == ids[number].tolist()
 
@@ -108,7 +114,11 @@ def test_the_description_is_enough_to_encode(exported: Path, criteo_data, traine
     assert about["model"]["architecture"] == model.key
     assert about["model"]["metrics"]["test"]["logloss"] == model.metrics["test"]["logloss"]
     assert about["program"]["check"]["max_abs_difference"] <= 1e-5
-    assert about["program"]["check"]["batch_sizes"] == [1, 7, 512]
+    check = about["program"]["check"]
+    assert check["batch_sizes"] == [1, 7, 512]
+    assert 512 < check["rows"] <= criteo_data.rows("valid")  # each row counts once
+    assert (check["raw"]["from_file"], check["raw"]["rebuilt"]) == (64, 64)
+    assert check["raw"]["max_abs_difference"] <= 1e-5
     assert [column["name"] for column in about["dense"]] == [f"I{i}" for i in range(1, 14)]
     assert about["dense"][0]["statistics"]["mean"] == criteo_data.schema.dense[0].mean
     for column, field in zip(about["sparse"], criteo_data.schema.sparse):
@@ -128,11 +138,13 @@ def test_the_example_scores_raw_rows(
     expected = pq.read_table(tmp_path / "p.parquet")["probability"].to_pylist()
     (block,) = RawEncoder(criteo_data, [raw]).blocks()
     assert_same_inputs(exported, lines, block.dense, block.ids)
-    assert score(exported, lines[7]) == pytest.approx(expected[7], abs=1e-6)
-    text = (exported / "score_row.py").read_text()
-    assert "import recnas" not in text
-    code = [line for line in text.split('"""', 2)[2].splitlines() if line.strip()]
-    assert len(code) <= 36
+    # A label, none, a header before: whichever way the row is given.
+    header = "\t".join(json.loads((exported / "model.json").read_text())["raw"]["columns"])
+    given = [header, lines[7], lines[8].partition("\t")[2], json.dumps(dict(zip(header.split("\t"), lines[9].split("\t"))))]
+    assert score(exported, "\n".join(given)) == pytest.approx(expected[7:10], abs=1e-6)
+    for file in ("rows.py", "score_row.py"):
+        assert "import recnas" not in (exported / file).read_text()
+    assert (exported / "rows.py").read_text() == Path(serving.__file__).read_text()
 
 
 @pytest.mark.parametrize("to", FORMATS)
@@ -172,7 +184,7 @@ def test_other_layouts_and_folded_tables(layout: str, limit: dict, train_small, 
         profile = dict(line.split("\t", 1) for line in Path(side[0]).read_text().splitlines())
         rows = [dict(zip(about["raw"]["columns"], line.split("\t"))) for line in lines]
         for row in rows:
-            row |= zip(("gender", "age"), profile[row["user"]].split("\t") if row["user"] in profile else ())
+            row |= zip(("gender", "age"), profile[row["user"]].split("\t") if row["user"] in profile else (None, None))
         lines = [json.dumps(row) for row in rows]
     assert_same_inputs(served, lines, block.dense, block.ids)
 
@@ -253,3 +265,149 @@ def test_onnx_without_its_packages_says_what_to_install(monkeypatch):
         check_format("onnx")
     assert "pip install onnx onnxscript onnxruntime" in str(error.value)
     check_format("pt2")
+
+
+OWN_RECIPE = (
+    "name: own\nseparator: ','\nquote: true\nheader: true\nlabel: {column: clicked}\n"
+    "dense: [{columns: [price]}, {columns: [seen], transform: none}]\n"
+    "sparse: [{columns: [city], kind: string}, {columns: [item], kind: int}]\n"
+)
+
+
+@pytest.fixture(scope="module")
+def own(train_small, tmp_path_factory) -> Path:
+    """A CSV with a header, quoted commas, ids above 2^53 and unscaled times, trained and exported."""
+    folder = tmp_path_factory.mktemp("own")
+    rng = np.random.default_rng(7)
+    cities = ['"London, UK"', "Paris", '"the ""Hague"""', "", "London"]
+    lines = ["clicked,price,seen,city,item,note"] + [
+        f"{rng.integers(2)},{rng.choice(['', '1.5', '20'])},{8.7e8 + int(rng.integers(10**6)):.0f},"
+        f"{cities[rng.integers(5)]},{2**53 + int(rng.integers(9))},x"
+        for _ in range(500)
+    ]
+    (folder / "own.csv").write_text("\n".join(lines) + "\n")
+    (folder / "own.yaml").write_text(OWN_RECIPE)
+    data = prepare(str(folder / "own.yaml"), [folder / "own.csv"], folder / "data", threads=1)
+    export(str(train_small(data, folder / "run", arch=3)), "pt2", folder / "served")
+    return folder
+
+
+def test_one_probability_whichever_way_a_row_is_given(own: Path):
+    lines = (own / "own.csv").read_text().splitlines()[:9]
+    predict(str(own / "run"), [own / "own.csv"], own / "p.parquet")
+    expected = pq.read_table(own / "p.parquet")["probability"].to_pylist()[:8]
+    rows = list(csv.DictReader(lines))
+    served = own / "served"
+    assert score(served, "\n".join(lines)) == pytest.approx(expected, abs=1e-6)
+    assert score(served, "\r\n".join(lines[1:])) == pytest.approx(expected, abs=1e-6)
+    cut = "\n".join(line.partition(",")[2] for line in lines[1:])
+    assert score(served, cut) == pytest.approx(expected, abs=1e-6)
+    for row in rows:
+        row["item"] = int(row["item"])
+        row["city"] = row["city"] or None
+    assert score(served, "\n".join(map(json.dumps, rows))) == pytest.approx(expected, abs=1e-6)
+    assert score(served, json.dumps(rows[0], indent=2)) == pytest.approx(expected[:1], abs=1e-6)
+    assert len(set(expected)) > 4
+    other_order = "city,item,seen,price\n" + '"London, UK",9007199254740993,870000000,1.5'
+    (found,) = inputs_of(served, other_order)
+    assert found[1] == inputs_of(served, '9,1.5,870000000,"London, UK",9007199254740993,x')[0][1]
+    assert found[1][0] >= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ('{"price": 1, "seen": 1, "citty": "x", "item": 3}', ("'citty'", "did you mean 'city'", "item")),
+        ('{"price": 1, "seen": 1, "city": "x"}', ("no 'item'", "null")),
+        ("1,2,3", ("3 cells", "6", "without clicked")),
+        ("0,cheap,1,Paris,3,x", ("column price", "not a number", "cheap")),
+        ("0,1,1,Paris,3,x\n0,1,1,Paris,x,x", ("line 2", "column item", "not an integer")),
+        ('0,1,1,"Paris,3,x', ("quote that does not close",)),
+        ('{"price": 1, ', ("not a valid JSON object",)),
+        ('{"price": [1], "seen": 1, "city": "x", "item": 3}', ("column price", "in quotes")),
+        ("clicked,price,seen,city,item,note", ("no row after it",)),
+        ("clicked,price,seen,citty,item\n0,1,1,Paris,3", ("header line has no column city", "citty")),
+        ("", ("no row",)),
+    ],
+)
+def test_a_row_that_cannot_be_scored_gets_one_sentence(own: Path, text: str, parts: tuple[str, ...]):
+    with pytest.raises(ValueError) as caught:  # rows.py's own RowError
+        inputs_of(own / "served", text)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_the_script_ends_with_a_sentence_and_code_2(own: Path):
+    done = run_script(own / "served", '{"price": 1, "seen": 1, "citty": "x", "item": 3}')
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("score_row.py: unknown column 'citty'")
+    assert done.stderr.count("\n") == 1
+
+
+def test_standardised_columns_say_so_and_are_applied(own: Path):
+    price, seen = json.loads((own / "served" / "model.json").read_text())["dense"]
+    assert not price["statistics"]["applied"]
+    assert seen["statistics"]["applied"]
+    (found,) = inputs_of(own / "served", '{"price": null, "seen": 870500000, "city": "", "item": ""}')
+    expected = (870500000 - seen["statistics"]["mean"]) / seen["statistics"]["std"]
+    assert found == ([0.0, pytest.approx(expected)], [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("math.log1p(max(x, 0.0))", "math.log(max(x, 1.0))"),
+        ("self.look_up(column[\"name\"], value)", "self.look_up(column[\"name\"], value.split(',')[0])"),
+        ("return ids[\"missing\"]", "return ids[\"unknown\"]"),
+    ],
+)
+def test_export_refuses_rows_served_otherwise_than_trained(own: Path, tmp_path: Path, monkeypatch, old: str, new: str):
+    """Break one rule of the copied module: the export must notice, on raw rows and on rebuilt ones."""
+    broken = tmp_path / "broken.py"
+    text = Path(serving.__file__).read_text()
+    assert old in text
+    broken.write_text(text.replace(old, new))
+    monkeypatch.setattr(serving, "__file__", str(broken))
+    with pytest.raises(RunError, match=r"score_row\.py") as caught:
+        export(str(own / "run"), "pt2", tmp_path / "served")
+    assert "Nothing was written" in str(caught.value)
+    monkeypatch.setattr("recnas.jobs.export.real_rows", lambda data: None)
+    with pytest.raises(RunError, match=r"score_row\.py"):
+        export(str(own / "run"), "pt2", tmp_path / "served")
+    assert [item.name for item in tmp_path.iterdir()] == ["broken.py"]
+
+
+def test_a_line_is_not_enough_for_joined_or_parquet_models():
+    common = {"dense": [], "ids": {"unknown": 0, "missing": 1, "first_value": 2}}
+    column = {"name": "age", "source": "age", "kind": "int", "suffix": None, "missing": [], "derive": None}
+    raw = {"separator": ",", "quote": False, "columns": ["y", "user"], "label": "y"}
+    joined = {**common, "raw": {**raw, "format": "text"}, "sparse": [{**column, "join": {"file": "f"}}]}
+    with pytest.raises(serving.RowError, match=r"age were looked up in another file.*JSON"):
+        serving.RowReader(joined, lambda *_: None).rows(b"1,2")
+    parquet = {**common, "raw": {**raw, "format": "parquet"}, "sparse": [{**column, "join": None}]}
+    with pytest.raises(serving.RowError, match=r"trained on Parquet.*JSON"):
+        serving.RowReader(parquet, lambda *_: None).rows(b"1,2")
+
+
+def test_a_model_of_parquet_files_takes_objects_with_any_text(train_small, tmp_path: Path):
+    """Line breaks, quotes and control characters in values; the export itself checks every form it can rebuild."""
+    cities = ["London, UK", "two\nlines", 'a "b"', "\x1f", "", None, "é"]
+    table = pa.table(
+        {
+            "label": [n % 2 == 0 for n in range(400)],
+            "price": [n * 1000.0 for n in range(400)],
+            "user": [cities[n % 7] for n in range(400)],
+            "item": [2**60 + n % 5 for n in range(400)],
+        }
+    )
+    pq.write_table(table, tmp_path / "raw.parquet")
+    data = prepare("parquet", [tmp_path / "raw.parquet"], tmp_path / "data", PrepareOptions(parquet=False), threads=1)
+    run = train_small(data, tmp_path / "run", arch=3)
+    check = export(str(run), "pt2", tmp_path / "served")["check"]["raw"]
+    assert check["from_file"] == 0
+    assert check["rebuilt"] == min(64, data.rows("valid"))
+    predict(str(run), [tmp_path / "raw.parquet"], tmp_path / "p.parquet")
+    expected = pq.read_table(tmp_path / "p.parquet")["probability"].to_pylist()[:20]
+    objects = "\n".join(json.dumps(row) for row in table.slice(0, 20).to_pylist())
+    assert score(tmp_path / "served", objects) == pytest.approx(expected, abs=1e-6)

@@ -251,3 +251,17 @@ def test_parquet_files_with_and_without_labels(tmp_path: Path):
     pq.write_table(table.drop_columns(["shop"]), tmp_path / "less.parquet")
     with pytest.raises(DataError, match="no column shop"):
         RawEncoder(data, [tmp_path / "less.parquet"])
+
+
+def test_a_file_of_the_other_kind_is_refused_with_a_sentence(tmp_path: Path):
+    import pyarrow as pa
+
+    pq.write_table(pa.table({"label": [0, 1] * 50, "price": [1.0] * 100, "user": ["a"] * 100, "item": ["b"] * 100}),
+                   tmp_path / "log.parquet")  # fmt: skip
+    (tmp_path / "log.csv").write_text("label,price,user,item\n" + "0,1,a,b\n1,1,a,b\n" * 50)
+    text = prepare("csv", [tmp_path / "log.csv"], tmp_path / "t", PrepareOptions(parquet=False), threads=1)
+    parquet = prepare("parquet", [tmp_path / "log.parquet"], tmp_path / "p", PrepareOptions(parquet=False), threads=1)
+    with pytest.raises(DataError, match=r"log\.parquet is a Parquet file"):
+        RawEncoder(text, [tmp_path / "log.parquet"])
+    with pytest.raises(DataError, match=r"log\.csv is not a Parquet file"):
+        RawEncoder(parquet, [tmp_path / "log.csv"])

@@ -176,3 +176,9 @@ def test_small_eigenvalues_survive_float32_gradients():
         assert found.value > 1e8
         values.append(found.value)
     assert values[0] == pytest.approx(values[1], rel=0.05)
+
+
+def test_a_layer_without_inputs_adds_nothing():
+    """As in data without sparse columns."""
+    found = gram.weight_gram(torch.zeros(3, 1, 0, 2), torch.ones(3, 1, 4, 2))
+    assert torch.equal(found, torch.zeros(3, 3, dtype=torch.float64))

@@ -186,10 +186,11 @@ def write_data(path: Path) -> Path:
     """What a report reads of a prepared folder."""
     path.mkdir(parents=True)
     manifest = {
-        "format": 1, "fingerprint": FINGERPRINT, "rows_in": 1010, "rejects": 10, "rows": {"train": 800, "valid": 100, "test": 100},
+        "format": 2, "fingerprint": FINGERPRINT, "rows_in": 1010, "rejects": 10, "rows": {"train": 800, "valid": 100, "test": 100},
         "click_rate": {"train": 0.25, "valid": 0.5, "test": 0.2}, "cardinality": {"C1": 1000, "C2": 10},
         "unknown": {"train": {"C1": 80, "C2": 0}, "valid": {"C1": 20, "C2": 1}, "test": {"C1": 25, "C2": 0}},
         "missing": {"train": {"C1": 8, "C2": 0}, "valid": {"C1": 0, "C2": 0}, "test": {"C1": 0, "C2": 0}}, "checksums": {},
+        "dense": {"I1": {"rows": 800, "missing": 0, "negative": 0, "min": 0.0, "mean": 1.0, "max": 3.0, "std": 1.0}}, "warnings": [],
         "options": {"recipe": {"name": "criteo"}, "protocol": "random-8-1-1", "seed": 2018, "min_count": 5, "cap": None,
                     "raw": [{"name": "train.txt"}]},
     }  # fmt: skip

@@ -83,6 +83,6 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "Genotype(normal=" in capsys.readouterr().out
     assert (tmp_path / "two.svg").read_text().count("halo") >= 2
     assert main(["draw", DARTS_V2, "341311", "-o", str(tmp_path / "no.svg")]) == 2
-    assert "cannot be laid side by side" in capsys.readouterr().err
+    assert "cannot be drawn in one picture" in capsys.readouterr().err
     with pytest.raises(SpaceError, match="normal_concat is missing"):
         find_arch(DARTS_V2.replace("normal_concat=range(2, 6), ", ""))

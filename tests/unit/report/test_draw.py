@@ -127,4 +127,13 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "block 1: dense_dim 64 to 128" in capsys.readouterr().out
     assert ET.parse(tmp_path / "two.svg").getroot().tag == f"{SVG}svg"
     assert main(["draw", "341311", f"{run}:best", "-o", str(tmp_path / "no.svg")]) == 2
-    assert "cannot be laid side by side" in capsys.readouterr().err
+    assert "cannot be drawn in one picture" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["best.png", "best.pdf", "best"])
+def test_only_svg_is_written(tmp_path: Path, name: str, capsys):
+    assert main(["draw", "341311", "-o", str(tmp_path / name)]) == 2
+    said = capsys.readouterr().err
+    assert f"a drawing is written as .svg, not as {name!r}" in said
+    assert f"-o {tmp_path}/best.svg" in said
+    assert not list(tmp_path.iterdir())

@@ -11,7 +11,9 @@ import yaml
 from recnas.config import check_settings
 from recnas.errors import RunError
 from recnas.report import data_info, facts, outcome_info
+from recnas.report.content import Lines, make_report
 from recnas.report.leaderboard import leaderboard
+from recnas.report.page import render
 from recnas.report.runs import read_inputs, read_run
 from recnas.report.table import Column, Table, two_digits
 from recnas.report.verdict import verdict
@@ -76,8 +78,8 @@ def test_a_leaderboard_with_other_columns_is_read_as_far_as_it_goes(tmp_path: Pa
     board = {"models": [{"model": "x", "test": {"logloss": {"mean": 0.5}}, "gauc": 0.61, "nested": {}}]}
     path = write_run(tmp_path / "c", {"kind": "compare"}, [], leaderboard=board)
     table = leaderboard([read_run(path)]).only_shown()
-    assert [c.title for c in table.columns] == ["model", "seeds", "test log loss", "gauc", "from"]
-    assert table.cells(table.rows[0]) == ["x", "0", "0.50000", "0.61", "c"]
+    assert [c.title for c in table.columns] == ["model", "seeds", "test log loss", "gauc"]
+    assert table.cells(table.rows[0]) == ["x", "0", "0.50000", "0.61"]
 
 
 def test_trained_candidates_and_truth(tmp_path: Path):
@@ -293,6 +295,27 @@ def test_data_tables(tmp_path: Path):
         data_info.prepare_command(run)
         == f"recnas prepare criteo --raw train.txt --out {tmp_path}/data --protocol random-8-1-1 --seed 2018 --min-count 5"
     )
+
+
+def test_warnings_about_the_data_are_listed_first(tmp_path: Path):
+    data = write_data(tmp_path / "data")
+    run = write_search(tmp_path / "first", data)
+    assert data_info.data_warnings([read_run(run)]) == []  # a manifest without any
+    manifest = json.loads((data / "manifest.json").read_text())
+    manifest["warnings"] = [{"kind": "few-rows", "message": "test has 2 rows: too few to judge a model."}]
+    (data / "manifest.json").write_text(json.dumps(manifest))
+    section = next(section for section in make_report([run, run]).sections if section.id == "data")
+    assert section.items[0] == Lines(["Warning: test has 2 rows: too few to judge a model."])
+    text = render(make_report([run]), None)
+    assert text.index("too few to judge a model") < text.index("fig-click_rate")
+
+
+def test_threads_are_a_fact_if_the_run_knows_them(tmp_path: Path):
+    run = write_search(tmp_path / "first")
+    assert "torch threads" not in {row["fact"] for row in facts.facts([read_run(run)]).rows}
+    manifest = json.loads((run / "manifest.json").read_text()) | {"threads": 2}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    assert ("torch threads", "2") in {(row["fact"], row["value"]) for row in facts.facts([read_run(run)]).rows}
 
 
 def test_data_that_are_gone_or_changed(tmp_path: Path):

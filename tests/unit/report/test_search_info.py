@@ -8,6 +8,7 @@ from recnas.proxies.registry import get_proxies, proxy_names
 from recnas.report import search_info
 from recnas.report.runs import low_is_good, read_run
 from recnas.report.state import state_of
+from recnas.report.trajectory import trajectory
 from tests.unit.report.small_runs import arch, candidate, write_search
 
 
@@ -21,7 +22,7 @@ def series(table, name):
 
 
 def test_trajectory_and_the_random_line(run):
-    table = search_info.trajectory([run])
+    table = trajectory([run])
     # Scores 10 30 20 40 35 50 (50 again) degenerate failed, half a second each.
     assert [best for _, _, best in series(table, "first")] == [10, 30, 30, 40, 40, 50, 50, 50, 50]
     assert [seconds for _, seconds, _ in series(table, "first")] == [0.5 * n for n in range(1, 10)]
@@ -35,7 +36,7 @@ def test_a_random_search_that_was_given_takes_the_place_of_the_expectation(tmp_p
     other = read_run(
         write_search(tmp_path / "drawn", method="random", lines=[candidate(0, 20.0), candidate(1, 25.0)])
     )
-    table = search_info.trajectory([run, other])
+    table = trajectory([run, other])
     assert {row["series"]: row["random"] for row in table.rows} == {"first": False, "drawn": True}
     assert "random search" in table.note
 
@@ -43,7 +44,7 @@ def test_a_random_search_that_was_given_takes_the_place_of_the_expectation(tmp_p
 def test_runs_that_differ_by_seed_are_averaged(tmp_path: Path):
     one = read_run(write_search(tmp_path / "a", lines=[candidate(0, 10.0), candidate(1, 30.0)], seed=0))
     two = read_run(write_search(tmp_path / "b", lines=[candidate(0, 20.0), candidate(1, 20.0)], seed=1))
-    table = search_info.trajectory([one, two])
+    table = trajectory([one, two])
     mean = [
         (row["best"], row["low"], row["high"])
         for row in table.rows
@@ -57,7 +58,7 @@ def test_an_objective_to_minimise(tmp_path: Path):
     for line in lines:
         line["values"] = {"train_loss": line["values"]["sigeo"]}
     half = read_run(write_search(tmp_path / "half", lines=lines, finished=False))
-    table = search_info.trajectory([half])
+    table = trajectory([half])
     assert [best for _, _, best in series(table, "half")] == [3, 3, 1]
     assert half.best_by_score["index"] == 2
     assert state_of(tmp_path / "half").best["index"] == 2

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from recnas.report import facts, outcome_info, search_info
+from recnas.report import facts, outcome_info
 from recnas.report.content import make_report
 from recnas.report.runs import read_run
 from recnas.report.state import describe, state_of
+from recnas.report.trajectory import trajectory
 from tests.unit.report.small_runs import candidate, write_search
 
 # Best by a: candidate 2. Best by b (low is good): candidate 3. Sums of ranks: 1 + 2, 0 + 3, 3 + 0, 2 + 1, 4 + 4:
@@ -58,7 +59,7 @@ def test_candidates_are_shown_by_their_place(tmp_path: Path):
 def test_the_best_place_so_far_never_falls(tmp_path: Path):
     a = [5.0, 9.0, 1.0, 7.0, 8.0, 3.0, 6.0, 2.0]
     b = [4.0, 8.0, 2.0, 1.0, 3.0, 9.0, 5.0, 7.0]
-    table = search_info.trajectory([read_run(voting(tmp_path / "v", a, b, finished=False))])
+    table = trajectory([read_run(voting(tmp_path / "v", a, b, finished=False))])
     places = by_hand(a, b)
     best = [row["best"] for row in table.rows if row["series"] == "v"]
     assert best == [min(places[: n + 1]) for n in range(8)]
@@ -72,7 +73,7 @@ def test_searches_that_vote_alike_vote_together_in_one_figure(tmp_path: Path):
     """Alone, both would end at place 1; together it shows that the second found only worse ones."""
     good = voting(tmp_path / "good", [10.0, 9.0], [1.0, 2.0], finished=False)
     bad = voting(tmp_path / "bad", [1.0, 2.0], [9.0, 8.0], finished=False, seed=1, method="random")
-    rows = search_info.trajectory([read_run(good), read_run(bad)]).rows
+    rows = trajectory([read_run(good), read_run(bad)]).rows
     assert [row["best"] for row in rows if row["series"] == "good"] == [1, 1]
     assert [row["best"] for row in rows if row["series"] == "bad"] == [4, 3]
 

@@ -1,0 +1,138 @@
+"""Faults of the data that let a job run and its figures mislead: noticed when data are prepared.
+
+The warnings are printed by `prepare` and `inspect` and stored in the manifest, where reports find them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from recnas.data.dense import DenseSummary
+from recnas.data.schema import Schema
+
+FEW_ROWS = 100
+MANY_REPEATED = 0.01  # share of the test rows
+MOST_HASHES = 4_000_000  # of test rows held at a time; of a larger split every k-th hash is followed
+_U = np.uint64
+
+
+@dataclass(frozen=True)
+class DataWarning:
+    """Something about a prepared data set that its user should know before trusting figures on it."""
+
+    kind: str
+    message: str
+
+    def to_dict(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def data_warnings(
+    schema: Schema, summaries: list[DenseSummary], facts: dict[str, Any], repeated: float
+) -> list[DataWarning]:
+    """All warnings of a data set.
+
+    Args:
+        facts: `rows`, `click_rate`, `unknown` and `missing` of the manifest.
+        repeated: share of the test rows that the training rows hold too.
+    """
+    return [
+        *_splits(facts),
+        *_repeated(repeated),
+        *_dense(schema, summaries),
+        *_sparse(schema, facts),
+    ]
+
+
+def _splits(facts: dict[str, Any]) -> Iterable[DataWarning]:
+    for split, rate in facts["click_rate"].items():
+        rows = facts["rows"][split]
+        if rate in (0.0, 1.0):
+            what = "no row is a click" if rate == 0 else "every row is a click"
+            yield DataWarning(
+                "one-class",
+                f"In the {split} split ({rows:,} rows) {what}: AUC has no meaning there, and nothing can be learned from it.",
+            )
+        if split != "train" and rows < FEW_ROWS:
+            yield DataWarning(
+                "few-rows",
+                f"The {split} split has {rows:,} rows; below {FEW_ROWS} its figures say next to nothing.",
+            )
+
+
+def _repeated(share: float) -> Iterable[DataWarning]:
+    if share > MANY_REPEATED:
+        yield DataWarning(
+            "repeated-rows",
+            f"{share:.1%} of the test rows occur in the training rows with the same inputs and the same label. If rows "
+            "were logged twice, test figures are too good; with few columns or rare values it is natural.",
+        )
+
+
+def _dense(schema: Schema, summaries: list[DenseSummary]) -> Iterable[DataWarning]:
+    for field, summary in zip(schema.dense, summaries):
+        known = summary.rows - summary.missing
+        if summary.negative and field.transform == "log1p":
+            yield DataWarning(
+                "negative-numbers",
+                f"Column {field.name}: {summary.negative:,} of {known:,} training values are negative, and log1p makes them "
+                "all 0. If they mean something, write in the recipe: transform: none",
+            )
+        if summary.rows and not known:
+            yield DataWarning("no-values", f"Column {field.name}: every training row is missing.")
+        elif known and summary.min == summary.max and not summary.missing:
+            yield DataWarning("constant", f"Column {field.name}: every training row has the same value.")
+
+
+def _sparse(schema: Schema, facts: dict[str, Any]) -> Iterable[DataWarning]:
+    if not schema.sparse:
+        yield DataWarning(
+            "no-sparse-columns", "There is no sparse column; a search over NASRec architectures needs at least one."
+        )
+    rows = facts["rows"]["train"]
+    for field in schema.sparse:
+        unknown, missing = (facts[what]["train"][field.name] for what in ("unknown", "missing"))
+        if rows and unknown + missing == rows:
+            yield DataWarning(
+                "no-values",
+                f"Column {field.name}: every training row is unknown or missing ({unknown:,} rarer than the minimum "
+                f"count, {missing:,} missing), so it tells a model nothing.",
+            )
+        elif field.rows == 3 and not unknown and not missing:
+            yield DataWarning("constant", f"Column {field.name}: every training row has the same value.")
+
+
+Block = tuple[np.ndarray, np.ndarray, np.ndarray]  # dense [n, I] float32, ids [n, F] int32, label [n] int8
+
+
+def repeated_share(test: Iterable[Block], train: Iterable[Block], test_rows: int) -> float:
+    """Which share of the test rows the training rows hold too, inputs and label; memory does not grow with train."""
+    step = _U(max(1, -(-test_rows // MOST_HASHES)))
+    hashes = np.concatenate([_every(row_hashes(*block), step) for block in test] or [np.zeros(0, _U)])
+    if not len(hashes):
+        return 0.0
+    wanted, counts = np.unique(hashes, return_counts=True)
+    seen = np.zeros(len(wanted), bool)
+    for block in train:
+        some = _every(row_hashes(*block), step)
+        place = np.minimum(np.searchsorted(wanted, some), len(wanted) - 1)
+        seen[place[wanted[place] == some]] = True
+    return float(counts[seen].sum() / counts.sum())
+
+
+def _every(hashes: np.ndarray, step: np.uint64) -> np.ndarray:
+    return hashes if step == 1 else hashes[hashes % step == 0]
+
+
+def row_hashes(dense: np.ndarray, ids: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """64 bits per row, of everything in it."""
+    hashes = label.astype(np.uint64)
+    for column in (*dense.view(np.uint32).T, *ids.view(np.uint32).T):
+        hashes ^= column
+        hashes *= _U(0x9E3779B97F4A7C15)
+        hashes ^= hashes >> _U(29)
+    return hashes

@@ -1,0 +1,300 @@
+"""How a raw row becomes the inputs of a model: numbers for the dense columns, ids for the sparse ones.
+
+Python's standard library only. `recnas export` copies this file, as it is, beside the model it writes, so that
+what is served and what was trained follow one set of rules. `model` is the content of model.json.
+
+    reader = RowReader(model, Vocabularies(folder, model))
+    for dense, ids in reader.rows(b"0,3.50,\"London, UK\"\n"): ...
+
+A row is a line of the raw file or a JSON object {column: cell}:
+
+    a line         with or without its label; a header line before it tells the order of the columns
+    an object      every column the model reads; null or "" is a missing cell
+
+A cell is missing if it is empty, or equal to one of its column's `missing` texts, as text or as a number.
+Numbers are transformed, then standardised if `statistics.applied`; a missing one becomes `fill` after that.
+A category is looked up in its vocabulary as text, written in one way whatever way the cell is:
+
+    hex      lower case, at least 8 digits: `1F` is `0000001f`
+    int      decimal without leading zeros, as a signed 64-bit number: 2^64 - 1 is `-1`
+    string   the cell itself
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import json
+import math
+import re
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+LARGEST = 3.4028234663852886e38  # of a 32-bit float
+_INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+_HEX = re.compile(r"[0-9a-fA-F]{1,16}", re.ASCII)
+
+Inputs = tuple[list[float], list[int]]  # dense, ids
+LookUp = Callable[[str, str], "int | None"]  # (column, value as text) -> id, None if the vocabulary has it not
+
+
+class RowError(ValueError):
+    """A row that cannot be read; the text says why."""
+
+
+def split_line(line: str, separator: str, quote: bool) -> list[str]:
+    """The cells of a line without its line break. Quotes count only on lines that have any."""
+    if not (quote and '"' in line):
+        return line.split(separator)
+    try:
+        return next(csv.reader([line], delimiter=separator, strict=True))
+    except (csv.Error, StopIteration):
+        raise RowError("a quote that does not close on its line") from None
+
+
+def number_of(cell: str) -> float | None:
+    """A finite decimal number, or None."""
+    try:
+        number = float(cell.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and "_" not in cell else None
+
+
+def integer_of(cell: str) -> str | None:
+    """A whole number of 64 bits as signed decimal text, or None."""
+    if not _INTEGER.fullmatch(cell) or not -(2**63) <= int(cell) < 2**64:
+        return None
+    return str((int(cell) + 2**63) % 2**64 - 2**63)
+
+
+def hexadecimal_of(cell: str) -> str | None:
+    """Up to 16 hexadecimal digits in lower case, at least 8 of them, or None."""
+    return f"{int(cell, 16):08x}" if _HEX.fullmatch(cell) else None
+
+
+def text_of(cell: str) -> str | None:
+    """The cell itself, or None if it is not valid text."""
+    try:
+        cell.encode("utf-8")
+    except UnicodeEncodeError:
+        return None
+    return cell
+
+
+def hour_of(value: str) -> str | None:
+    """Hour of the day of an integer YYMMDDHH, or None."""
+    return None if _day_and_hour(value) is None else str(int(value) % 100)
+
+
+def weekday_of(value: str) -> str | None:
+    """Weekday of an integer YYMMDDHH, Monday 0, or None."""
+    day = _day_and_hour(value)
+    return None if day is None else str(day.weekday())
+
+
+def _day_and_hour(value: str) -> date | None:
+    number = int(value)
+    hour, day, month, year = number % 100, number // 100 % 100, number // 10**4 % 100, number // 10**6
+    if number < 0 or year > 99 or not (1 <= month <= 12 and 1 <= day <= 31 and hour <= 23):
+        return None
+    return date(2000 + year, month, 1) + timedelta(day - 1)
+
+
+TRANSFORMS: dict[str, Callable[[float], float]] = {
+    "none": lambda x: x,
+    "log1p": lambda x: math.log1p(max(x, 0.0)),
+    "log-squared": lambda x: float(math.floor(math.log(x) ** 2)) if x > 2 else x,
+}
+KINDS: dict[str, tuple[Callable[[str], str | None], str]] = {
+    "hex": (hexadecimal_of, "hexadecimal"),
+    "int": (integer_of, "an integer"),
+    "string": (text_of, "valid UTF-8"),
+}
+DERIVATIONS: dict[str, Callable[[str], str | None]] = {"yymmddhh-hour": hour_of, "yymmddhh-weekday": weekday_of}
+
+
+class Vocabularies:
+    """Ids by value, from the files beside model.json; each file is read once, when it is first needed."""
+
+    def __init__(self, folder: Path, model: dict[str, Any]) -> None:
+        self.first = model["ids"]["first_value"]
+        self.files = {column["name"]: folder / column["vocabulary"] for column in model["sparse"]}
+        self.read: dict[str, dict[str, int]] = {}
+
+    def __call__(self, column: str, value: str) -> int | None:
+        if column not in self.read:
+            values = json.loads(self.files[column].read_text(encoding="utf-8"))
+            self.read[column] = {text: number for number, text in enumerate(values, self.first)}
+        return self.read[column].get(value)
+
+
+class RowReader:
+    """Reads raw rows for one model."""
+
+    def __init__(self, model: dict[str, Any], look_up: LookUp) -> None:
+        self.model, self.look_up = model, look_up
+        self.raw = model["raw"]
+        self.inputs = [*model["dense"], *model["sparse"]]
+        self.sources = list(dict.fromkeys(column["source"] for column in self.inputs))
+        self.joined = [column["name"] for column in model["sparse"] if column["join"]]
+
+    def rows(self, data: bytes) -> list[Inputs]:
+        """All rows of `data`, in order; the first one that cannot be read raises a RowError that names it."""
+        text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+        whole = _json_of(text)
+        if isinstance(whole, dict):
+            return [self.from_object(whole)]
+        if isinstance(whole, list) and whole and all(isinstance(row, dict) for row in whole):
+            return [self.from_object(row) for row in whole]
+        lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+        if not lines:
+            raise RowError("there is no row on standard input")
+        columns: list[str] = self.raw["columns"]
+        header = self._header(lines[0])
+        found = []
+        for number, line in enumerate(lines, 1):
+            if header and number == 1:
+                columns = header
+                continue
+            try:
+                found.append(self._row(line, columns))
+            except RowError as error:
+                raise RowError(f"line {number}: {error}" if len(lines) > 1 else str(error)) from None
+        if not found:
+            raise RowError("a header line, and no row after it")
+        return found
+
+    def _row(self, line: str, columns: list[str]) -> Inputs:
+        row = _json_of(line)
+        if isinstance(row, dict):
+            return self.from_object(row)
+        try:
+            return self.from_line(line, columns)
+        except RowError as error:
+            if line.lstrip().startswith("{"):
+                raise RowError(f"not a valid JSON object ({line[:80]!r})") from error
+            raise
+
+    def from_line(self, line: str, columns: list[str]) -> Inputs:
+        """A line of the raw file; `columns` are those of the file, in order."""
+        example = json.dumps(dict.fromkeys(self.sources, "..."), ensure_ascii=False)
+        if self.raw["format"] != "text":
+            raise RowError(f"the model was trained on Parquet files, so a row must be a JSON object: {example}")
+        if self.joined:
+            raise RowError(
+                f"{', '.join(self.joined)} were looked up in another file, so a line of the raw file is not enough; "
+                f"give a JSON object: {example}"
+            )
+        cells = split_line(line, self.raw["separator"], self.raw["quote"])
+        label = self.raw["label"]
+        without_label = [name for name in columns if name != label or name in self.sources]
+        only_inputs = [name for name in columns if name in self.sources]
+        for names in (columns, without_label, only_inputs):
+            if len(cells) == len(names):
+                return self._encode(dict(zip(names, cells)))
+        raise RowError(
+            f"{len(cells)} cells separated by {self.raw['separator']!r}, but a row has {len(columns)} "
+            f"({', '.join(columns)}), or {len(without_label)} without {label}"
+        )
+
+    def from_object(self, row: dict[str, Any]) -> Inputs:
+        """A JSON object {column: cell}."""
+        known = list(dict.fromkeys([*self.sources, *self.raw["columns"], self.raw["label"]]))
+        for name in row:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+                hint = f"did you mean {close[0]!r}? " if close else ""
+                raise RowError(f"unknown column {name!r}; {hint}known: {', '.join(known)}")
+        absent = [name for name in self.sources if name not in row]
+        if absent:
+            raise RowError(
+                f"the row has no {', '.join(map(repr, absent))} (a missing cell is null); "
+                f"the model reads: {', '.join(self.sources)}"
+            )
+        return self._encode(row)
+
+    def _header(self, line: str) -> list[str] | None:
+        """The names on the first line, if it is a header: every column the model reads, each name once."""
+        if self.raw["format"] != "text" or _json_of(line) is not None:
+            return None
+        try:
+            names = split_line(line, self.raw["separator"], self.raw["quote"])
+        except RowError:
+            return None
+        # A row of texts could hold the names of columns by chance, but no number is called like its column.
+        certain = any(column["source"] in names for column in self.model["dense"])
+        absent = [name for name in self.sources if name not in names]
+        if certain and absent and not self.joined:
+            raise RowError(f"the header line has no column {', '.join(absent)}; it has {', '.join(names)}")
+        certain = certain or set(names) <= {*self.raw["columns"], self.raw["label"]}
+        return names if certain and not absent and len(set(names)) == len(names) else None
+
+    def _encode(self, row: dict[str, Any]) -> Inputs:
+        dense = [self._number(column, self._text(column, row)) for column in self.model["dense"]]
+        return dense, [self._id(column, self._text(column, row)) for column in self.model["sparse"]]
+
+    def _text(self, column: dict[str, Any], row: dict[str, Any]) -> str:
+        """A cell as the raw file would write it. JSON has types of its own."""
+        cell, kind = row[column["source"]], column.get("kind", "number")
+        if cell is None or isinstance(cell, str):
+            return cell or ""
+        from_parquet = self.raw["format"] == "parquet"
+        if isinstance(cell, bool) and kind in ("number", "int"):
+            return str(int(cell))
+        if isinstance(cell, bool) and kind == "string" and from_parquet:
+            return str(cell).lower()
+        if isinstance(cell, int) and not isinstance(cell, bool):
+            if kind != "hex":
+                return str(cell)
+            if from_parquet and -(2**63) <= cell < 2**64:
+                return f"{cell % 2**64:x}"
+        if isinstance(cell, float) and kind in ("number", "int"):
+            return str(int(cell)) if kind == "int" and cell.is_integer() else repr(cell)
+        raise RowError(f"column {column['source']}: {cell!r} must be written as text, in quotes")
+
+    def _number(self, column: dict[str, Any], cell: str) -> float:
+        value = number_of(cell)
+        if cell == "" or (value is None and cell in column["missing"]):
+            return column["fill"]
+        if value is None:
+            raise RowError(f"column {column['source']}: not a number ({cell[:80]!r})")
+        if any(value == number_of(text) for text in column["missing"]):
+            return column["fill"]
+        value = TRANSFORMS[column["transform"]](value)
+        if abs(value) > LARGEST:
+            raise RowError(f"column {column['source']}: too large for a 32-bit number ({cell[:80]!r})")
+        statistics = column["statistics"]
+        return (value - statistics["mean"]) / (statistics["std"] or 1.0) if statistics["applied"] else value
+
+    def _id(self, column: dict[str, Any], cell: str) -> int:
+        ids, (read, what), text = self.model["ids"], KINDS[column["kind"]], cell
+        if column["suffix"] and cell:
+            if not cell.endswith(column["suffix"]):
+                raise RowError(f"column {column['source']}: does not end in {column['suffix']!r} ({cell[:80]!r})")
+            text = cell.removesuffix(column["suffix"])
+        value = read(text)
+        if text == "" or (value is None and text in column["missing"]):
+            return ids["missing"]
+        if value is None:
+            raise RowError(f"column {column['source']}: not {what} ({cell[:80]!r})")
+        if any(value == read(other) for other in column["missing"]):
+            return ids["missing"]
+        if column["derive"]:
+            value = DERIVATIONS[column["derive"]](value)
+            if value is None:
+                raise RowError(f"column {column['source']}: not a time YYMMDDHH ({cell[:80]!r})")
+        found = self.look_up(column["name"], value)
+        return ids["unknown"] if found is None else found
+
+
+def _json_of(text: str) -> Any:
+    """The JSON object or list that `text` is, or None."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
