@@ -71,5 +71,10 @@ def run(args: argparse.Namespace) -> int:
             spread = f" ± {found['std']:.5f}" if found["std"] is not None else ""
             parts.append(f"{metric} {found['mean']:.5f}{spread}")
         print(f"  {split:<5}  {'  '.join(parts)}")
+    if result["worse_than_constant"]:
+        print(
+            "warning: this is worse than always predicting the click rate. Usual reasons: dense columns that are far from the size "
+            "of one, a rate that is too high (lr=0.0005), or too few rows"
+        )
     print(f"weights and details: {args.out}")
     return 0

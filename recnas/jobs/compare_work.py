@@ -113,7 +113,7 @@ class CompareWork:
         built = build_entrant(item.entrant, item.choice, data.schema, settings, item.seed, device)
         loader = make_loader(data, built.settings, item.seed, device)
         trainee = TimedNetwork(built.network)
-        trainer = new_trainer(trainee, built.embeddings, loader, built.settings, device)
+        trainer = new_trainer(trainee, built.embeddings, loader, built.settings, device, data=data)
         made_from = {
             "data": data.fingerprint,
             "model": json.loads(json.dumps(asdict(item.entrant))),

@@ -336,6 +336,7 @@ class _Search:
             },
             "test": {name: found["mean"] for name, found in final["test"].items()}
             | {"std": final["test"]["logloss"]["std"]},
+            "worse_than_constant": final["worse_than_constant"],
             "seeds": {"search": config.seed, "top": config.final.seeds, "best": config.final.retrain_seeds},
             "budgets": {
                 "warmup_share": config.warmup.share,

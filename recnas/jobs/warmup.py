@@ -93,7 +93,7 @@ def _warm(
     loader = make_loader(data, train, config.seed, device, rows)
     steps = steps_of(loader, train)
     sampler = PathSampler(space, config.seed, steps, config.warmup.strategy, config.warmup.full_path_share)
-    trainer = new_trainer(SupernetPaths(supernet, sampler), embeddings, loader, train, device, steps)
+    trainer = new_trainer(SupernetPaths(supernet, sampler), embeddings, loader, train, device, steps, data)
     train_with_checkpoints(trainer, run.path / "supernet", _made_from(data, supernet), progress, "warm up")
     return supernet, embeddings, steps
 
