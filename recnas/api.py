@@ -111,8 +111,8 @@ class Best:
 
         from recnas.data.prepared import PreparedData
         from recnas.jobs.search_settings import SearchConfig
-        from recnas.train.setup import net_shape
         from recnas.model.nasrec.subnet import new_subnet
+        from recnas.train.setup import net_shape
 
         folder = self.run.folder
         config = SearchConfig.model_validate(folder.manifest()["config"] | {"data": str(folder.data_path())})

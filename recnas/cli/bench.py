@@ -65,8 +65,8 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _pack(args: argparse.Namespace) -> int:
-    from recnas.errors import ConfigError
     from recnas.bench.pack_scores import pack_scores
+    from recnas.errors import ConfigError
 
     if not args.items or not args.out:
         raise ConfigError("runs (or packed tables) and --out are needed.", "recnas bench pack runs/c4 runs/c16 --out scores.parquet")
@@ -83,7 +83,7 @@ def _build(args: argparse.Namespace) -> int:
     from recnas.config import apply_overrides, check_settings
     from recnas.data.prepared import PreparedData
     from recnas.errors import ConfigError
-    from recnas.jobs.bench_build import BenchSettings, bench_build
+    from recnas.jobs.bench import BenchSettings, bench_build
     from recnas.progress import Progress
 
     usage = "recnas bench build --data DIR --archs 200 --out RUN"
@@ -119,8 +119,8 @@ def _regret(args: argparse.Namespace) -> int:
     curves = [regret_curve(method, space, truth.valid, candidates, args.seeds or 200) for method in args.methods]
     if args.supernet:
         from recnas.config import check_settings
+        from recnas.evaluators.proxy import ScoreSettings
         from recnas.jobs.correlate import ranked_curves
-        from recnas.jobs.scoring import ScoreSettings
         from recnas.progress import Progress
 
         settings = check_settings(ScoreSettings, {"proxies": names_in(args.proxies)}, "the scoring settings")

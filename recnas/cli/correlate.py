@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
     from recnas.config import check_settings
     from recnas.errors import ConfigError
+    from recnas.evaluators.proxy import ScoreSettings
     from recnas.jobs.correlate import correlate
-    from recnas.jobs.scoring import ScoreSettings
     from recnas.progress import Progress
 
     if is_config(args.runs[0]):

@@ -38,9 +38,9 @@ def run(args: argparse.Namespace) -> int:
     from recnas.data.prepared import PreparedData
     from recnas.data.schema import Schema
     from recnas.errors import ConfigError
-    from recnas.jobs.find_arch import named_arch
     from recnas.progress import human, human_bytes
     from recnas.space.nasrec.cost import count
+    from recnas.tasks.archs import named_arch
 
     arch = named_arch(args.arch)
     data, rest = take_data(args.data, args.overrides)

@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from recnas.jobs.export import export
     from recnas.progress import Progress, human_bytes
+    from recnas.serve.export import export
 
     result = export(
         args.run,

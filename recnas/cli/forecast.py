@@ -46,8 +46,14 @@ def run(args: argparse.Namespace) -> int:
             ["phase", "what", "time", "memory"],
         )
     )
+    load = "" if found.load is None else f"; load now is {found.load:.1f} on {found.cores} core(s)"
     print(
-        f"{found.workers} workers, {found.gflops:.0f} GFLOP/s per core, {human_bytes(found.available_bytes)} available; half or twice the time is possible"
+        f"{found.workers} workers, {found.gflops:.0f} GFLOP/s per core, {human_bytes(found.available_bytes)} available. Times are for an "
+        f"otherwise idle machine{load}"
+    )
+    print(
+        "half or twice the time is possible: a network counts as large as the mean of the space, and a search may prefer "
+        "larger or smaller ones"
     )
     check_fits(found)
     return 0

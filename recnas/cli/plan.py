@@ -39,12 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
     from recnas.config import load_settings, read_yaml
-    from recnas.data.prepared import PreparedData
-    from recnas.jobs.find_arch import named_arch
-    from recnas.jobs.gpu_plan import Devices, plan
     from recnas.data.known_tables import known_tables
+    from recnas.data.prepared import PreparedData
+    from recnas.jobs.gpu_plan import Devices, plan
     from recnas.jobs.search_settings import SearchConfig
     from recnas.jobs.settings import WarmupConfig
+    from recnas.tasks.archs import named_arch
 
     path = config_path(args.config)
     folder, overrides = take_data(args.data, args.overrides)

@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from recnas.jobs.predict import predict
     from recnas.progress import Progress
+    from recnas.serve.predict import predict
 
     result = predict(
         args.run,

@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from recnas.config import apply_overrides, check_settings
     from recnas.errors import ConfigError
+    from recnas.evaluators.proxy import ScoreSettings
     from recnas.jobs.score import read_archs, score_archs
-    from recnas.jobs.scoring import ScoreSettings
     from recnas.progress import Progress
     from recnas.proxies.registry import get_proxies, meanings, proxy_names
 

@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
     from recnas.errors import ConfigError
     from recnas.jobs.search_kinds import kept_search, load_search, run_search
-    from recnas.jobs.verdict import verdict
     from recnas.progress import Progress
+    from recnas.report.last_lines import verdict
     from recnas.runs.folder import RunDir
 
     if args.workers is not None and args.workers < 1:

@@ -38,13 +38,13 @@ def run(args: argparse.Namespace) -> int:
     from recnas.bench.floor import not_better
     from recnas.config import apply_overrides, check_settings
     from recnas.data.prepared import PreparedData
+    from recnas.data.quality import warn_of_data
     from recnas.errors import ConfigError
-    from recnas.jobs.find_arch import named_arch
-    from recnas.jobs.notice import warn_of_data
-    from recnas.jobs.train import train
     from recnas.progress import Progress
+    from recnas.tasks.archs import named_arch
     from recnas.train.distributed import join_ranks
     from recnas.train.settings import TrainSettings
+    from recnas.train.standalone import train
 
     if args.seeds < 1 or args.seed < 0:
         raise ConfigError("--seeds must be at least 1 and --seed not negative.")
@@ -73,6 +73,9 @@ def run(args: argparse.Namespace) -> int:
             parts.append(f"{metric} {found['mean']:.5f}{spread}")
         print(f"  {split:<5}  {'  '.join(parts)}")
     if below := not_better(result["test"].get("normalized_entropy", {}).get("mean")):
-        print(f"warning: {below}, on test")
+        print(
+            f"warning: {below}, on test. Usual reasons: dense columns that are far from the size of one, a rate that is "
+            "too high (lr=0.0005), or too few rows"
+        )
     print(f"weights and details: {args.out}")
     return 0

@@ -30,9 +30,9 @@ def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
     from recnas.config import load_settings
     from recnas.jobs.settings import WarmupConfig
-    from recnas.jobs.warmup import warmup
     from recnas.progress import Progress, duration
     from recnas.train.distributed import join_ranks
+    from recnas.train.warmup import warmup
 
     config = load_settings(WarmupConfig, config_path(args.config), with_data(args.data, args.overrides))
     with join_ranks() as ranks:

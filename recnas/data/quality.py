@@ -136,3 +136,10 @@ def row_hashes(dense: np.ndarray, ids: np.ndarray, label: np.ndarray) -> np.ndar
         hashes *= _U(0x9E3779B97F4A7C15)
         hashes ^= hashes >> _U(29)
     return hashes
+
+
+def warn_of_data(data: Any, progress: Any) -> None:
+    """Say before a job spends time what makes its results on this data set mean little."""
+    for warning in data.warnings:
+        if warning.kind in ("one-class", "few-rows"):
+            progress.say(f"warning: {warning.message}")

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
-
 KINDS = ("auto", "local", "pool", "ray")
 WINDOW = 16  # items whose order among the workers is free; a crash loses at most so many results
 

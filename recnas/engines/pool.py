@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from recnas.engines.base import Work
-from recnas.engines.supervised import ONE_THREAD, Answer, SupervisedEngine, Numbered
-from recnas.errors import RecnasError
+from recnas.engines.supervised import ONE_THREAD, Answer, Numbered, SupervisedEngine
+from recnas.errors import RecnasError, RunError
 from recnas.threads import one_thread
 
 _PR_SET_PDEATHSIG = 1
@@ -68,12 +70,14 @@ class PoolEngine(SupervisedEngine[_Worker]):
         return [worker for worker in self._pool if worker.item is None]
 
     def _start(self) -> _Worker:
+        _check_importable(self._work)
         here, there = self._context.Pipe()
         before = {name: os.environ.get(name) for name in ONE_THREAD}
         os.environ.update(ONE_THREAD)  # a spawned process inherits the environment of this moment
         try:
             process = self._context.Process(target=_serve, args=(there, self._work, os.getpid()), daemon=True)
-            process.start()
+            with _main_hidden():
+                process.start()
         finally:
             for name, value in before.items():
                 if value is None:
@@ -113,6 +117,41 @@ class PoolEngine(SupervisedEngine[_Worker]):
         code = worker.process.exitcode or 0
         cause = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
         return f"worker processes in a row died on the same item (number {number}; the last one {cause})."
+
+
+@contextmanager
+def _main_hidden() -> Iterator[None]:
+    """Start a process that does not run the user's script again.
+
+    Spawned processes import the parent's main module, so that what it defines can be sent to them. A script without
+    `if __name__ == "__main__"` would then start its search once more in every worker. All that recnas sends is
+    defined in its own modules, so a worker can do without: with neither a name nor a file to be found, it is left out.
+    """
+    main = sys.modules["__main__"]
+    kept: dict[str, Any] = {name: vars(main)[name] for name in ("__spec__", "__file__") if name in vars(main)}
+    main.__spec__ = None
+    vars(main).pop("__file__", None)
+    try:
+        yield
+    finally:
+        vars(main).update(kept)
+
+
+class _Looking(pickle.Pickler):
+    """Stops at the first thing that a worker could not import."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if getattr(value, "__module__", None) == "__main__":
+            name = getattr(value, "__qualname__", type(value).__qualname__)
+            raise RunError(
+                f"{name} is defined in the script that is being run, and worker processes cannot import it from there.",
+                "Put it into a module (a file of its own beside the script) and import it, or use workers=1.",
+            )
+        return NotImplemented
+
+
+def _check_importable(work: Work) -> None:
+    _Looking(io.BytesIO()).dump(work)
 
 
 def _serve(pipe: Connection, work: Work, parent: int) -> None:

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from recnas.engines.base import Work
-from recnas.engines.supervised import ONE_THREAD, TRIES, Answer, SupervisedEngine, Numbered
 from recnas.engines.ray_cluster import connect, import_ray
+from recnas.engines.supervised import ONE_THREAD, TRIES, Answer, Numbered, SupervisedEngine
 from recnas.errors import RecnasError, RunError
 from recnas.threads import one_thread
 

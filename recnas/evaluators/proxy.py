@@ -33,6 +33,7 @@ from recnas.space.nasrec.layers import NetShape
 from recnas.space.settings import SpaceSettings, make_ctr_space
 from recnas.train.checkpoint import load, load_latest, save
 
+
 def freeze(
     folder: Path,
     supernet: Supernet,

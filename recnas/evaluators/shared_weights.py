@@ -21,7 +21,6 @@ from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
 from recnas.evaluators.base import VALID_LOGLOSS, Evaluation
 from recnas.evaluators.settings import SharedWeightsSettings
-from recnas.train.setup import make_embeddings, net_shape
 from recnas.model.embeddings import Embeddings
 from recnas.model.nasrec.supernet import Candidate, Supernet
 from recnas.runs.records import ScoreRecord
@@ -32,6 +31,7 @@ from recnas.train.evaluate import evaluate
 from recnas.train.loop import SupernetPaths
 from recnas.train.schedule import Schedule
 from recnas.train.settings import TrainSettings
+from recnas.train.setup import make_embeddings, net_shape
 
 
 @dataclass(frozen=True)

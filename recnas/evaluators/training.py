@@ -76,7 +76,7 @@ class TrainWork:
         network = new_subnet(arch, net_shape(data.schema, settings), seed).to(device)
         embeddings = make_embeddings(data.schema, settings, seed, device)
         loader = make_loader(data, settings, seed, device, self.rows)
-        trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device)
+        trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device, data=data)
         started = time.monotonic()
         kept = None if self.folder is None else Path(self.folder) / f"{space.key(arch)}-{seed}"
         try:

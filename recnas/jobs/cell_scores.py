@@ -19,6 +19,7 @@ from recnas.bench.agreement import agreement
 from recnas.bench.correlation import rank_correlation
 from recnas.bench.guarantee import correlate_guarantee
 from recnas.bench.nasbench201 import Split
+from recnas.bench.pack_scores import pack_scores
 from recnas.bench.rank_change import rank_change
 from recnas.bench.score_table import ScoreTable
 from recnas.bench.truth import SpaceName, Truth, read_truth
@@ -26,7 +27,6 @@ from recnas.config import Settings
 from recnas.engines.base import EngineChoice
 from recnas.errors import ConfigError, DataError
 from recnas.jobs.cells import CellSettings, sample_cells, score_cells
-from recnas.bench.pack_scores import pack_scores
 from recnas.progress import Progress
 from recnas.runs.folder import write_json
 from recnas.space.registry import get_space

@@ -21,11 +21,11 @@ from recnas.bench.correlation import rank_correlation
 from recnas.bench.nasbench201 import Nb201Table, Split
 from recnas.config import Settings
 from recnas.engines.base import EngineChoice, open_engine
-from recnas.train.warm_network import WarmCells, warm
 from recnas.progress import Progress
 from recnas.runs.folder import RunDir
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.registry import get_space
+from recnas.train.warm_network import WarmCells, warm
 
 if TYPE_CHECKING:
     from recnas.data.images import ImageSet
@@ -65,7 +65,7 @@ class CellWork:
     def open(self) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
         from recnas.data.images import generated_images, load_images
-        from recnas.jobs.scoring import as_json
+        from recnas.evaluators.proxy import as_json
         from recnas.model.vision import build_scored
         from recnas.proxies.engine import score
         from recnas.proxies.registry import get_proxies

@@ -19,8 +19,8 @@ from recnas.bench.rank_change import rank_change
 from recnas.bench.regret import RegretCurve, order_curve
 from recnas.engines.base import EngineChoice
 from recnas.errors import DataError
+from recnas.evaluators.proxy import ScoreSettings
 from recnas.jobs.score import score_archs
-from recnas.jobs.scoring import ScoreSettings
 from recnas.jobs.settings import WarmupConfig
 from recnas.jobs.shared_loss import shared_losses
 from recnas.progress import Progress

@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from recnas.bench.nasbench201 import DATASETS, FOLDER, Nb201Table
 from recnas.engines.execution import Execution
 from recnas.model.supernets.registry import SUPERNETS
@@ -38,7 +36,6 @@ from recnas.tasks.table import TRAINED, table_fingerprint, test_accuracies
 from recnas.threads import computing_with
 
 if TYPE_CHECKING:
-    from torch import Tensor
 
     from recnas.data.images import ImageSet
 

@@ -18,13 +18,13 @@ import numpy as np
 
 from recnas.engines.base import EngineChoice, open_engine
 from recnas.errors import RunError, SpaceError
-from recnas.jobs.find_arch import named_arch
-from recnas.jobs.scoring import ScoreSettings, ScoreWork, freeze
-from recnas.jobs.warmup import load_warmed
+from recnas.evaluators.proxy import ScoreSettings, ScoreWork, freeze
 from recnas.progress import Progress
 from recnas.runs.folder import FolderLock, Ledger
 from recnas.space.base import Space
 from recnas.space.nasrec.json import to_dict
+from recnas.tasks.archs import named_arch
+from recnas.train.warmup import load_warmed
 
 DRAW_STREAM = 4  # keeps drawn architectures apart from every other draw of a seed
 

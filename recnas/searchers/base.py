@@ -43,10 +43,10 @@ import numpy as np
 from recnas.config import Settings
 from recnas.errors import RunError
 from recnas.runs.records import Candidate, Record
-from recnas.seeds import stream
 from recnas.searchers.limits import Gate
 from recnas.searchers.objective import Objectives, fronts
 from recnas.searchers.proposal import Outcome, Proposal
+from recnas.seeds import stream
 from recnas.space.base import ArchT, Space
 
 _OTHER_LEDGER = "the ledger belongs to another search"

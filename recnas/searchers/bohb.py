@@ -26,7 +26,7 @@ from recnas.searchers.decisions import Probabilities, decisions_of, draw
 from recnas.searchers.fidelity import FidelitySpace, Rung
 from recnas.searchers.limits import Gate
 from recnas.searchers.objective import Objectives
-from recnas.searchers.proposal import Proposal, Outcome
+from recnas.searchers.proposal import Outcome, Proposal
 from recnas.searchers.settings import BohbSettings
 from recnas.space.base import ArchT, Space
 

@@ -26,14 +26,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from recnas.errors import ConfigError
-from recnas.seeds import stream_seed
 from recnas.searchers.base import Searcher
 from recnas.searchers.bayes import Point, suggest
-from recnas.searchers.pool import Pool, PoolScores, ScoreMatrix, require_scores
 from recnas.searchers.limits import Gate
 from recnas.searchers.objective import Objectives
+from recnas.searchers.pool import Pool, PoolScores, ScoreMatrix, require_scores
 from recnas.searchers.proposal import Proposal
 from recnas.searchers.settings import HnasSettings
+from recnas.seeds import stream_seed
 from recnas.space.base import ArchT, Space
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from recnas.searchers.base import Searcher
-from recnas.searchers.pool import Pool, PoolScores, ScoreMatrix, require_scores
 from recnas.searchers.limits import Gate
 from recnas.searchers.objective import Objectives, rank_sums
+from recnas.searchers.pool import Pool, PoolScores, ScoreMatrix, require_scores
 from recnas.searchers.proposal import Proposal
 from recnas.searchers.settings import RankPoolSettings
 from recnas.space.base import ArchT, Space

@@ -11,16 +11,15 @@ from recnas.config import Settings, check_settings
 from recnas.errors import ConfigError
 from recnas.searchers.base import Searcher
 from recnas.searchers.bohb import Bohb
-from recnas.searchers.pool import PoolScores
 from recnas.searchers.evolution import Evolution
 from recnas.searchers.hnas import Hnas
 from recnas.searchers.limits import Gate
 from recnas.searchers.local import LocalSearch
 from recnas.searchers.objective import Objectives
+from recnas.searchers.pool import PoolScores
 from recnas.searchers.random_search import RandomSearch
-from recnas.searchers.reinforce import Reinforce
-from recnas.searchers.settings import SearcherSettings
 from recnas.searchers.rank_pool import RankPool
+from recnas.searchers.reinforce import Reinforce
 from recnas.space.base import Space, nearest_name
 
 _LISTED: tuple[type[Searcher[Any]], ...] = (Evolution, RandomSearch, LocalSearch, Hnas, RankPool, Reinforce, Bohb)

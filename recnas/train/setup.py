@@ -27,9 +27,13 @@ from recnas.train.checkpoint import load_latest, save
 from recnas.train.distributed import RankTrainer, current_ranks
 from recnas.train.loop import Pace, Trainee, Trainer
 from recnas.train.settings import TrainSettings
+from recnas.train.start import click_logit, start_at
 
 # Settings that change no figure of work which engines hand out: it is computed with one thread.
 NOT_THE_RESULT = {"threads", "checkpoint_seconds"}
+
+
+START_ROWS = 512  # the first training rows, whose mean output starts at the click rate
 
 
 def choose_device(settings: TrainSettings) -> torch.device:
@@ -196,7 +200,17 @@ def new_trainer(
     settings: TrainSettings,
     device: torch.device,
     steps: int | None = None,
+    data: PreparedData | None = None,
 ) -> Trainer:
+    """A trainer of new weights.
+
+    Args:
+        data: whose click rate the outputs start at; None leaves them as they were drawn.
+    """
+    if data is not None:
+        rows = next(BatchLoader(data, "train", START_ROWS).epoch()).to(device)
+        logit = click_logit(data.manifest["click_rate"]["train"], data.rows("train"))
+        start_at(trainee, logit, rows.dense, embeddings.lookup(rows.ids))
     make = RankTrainer if current_ranks().several else Trainer
     return make(trainee, embeddings, loader, settings, steps or steps_of(loader, settings), device)
 

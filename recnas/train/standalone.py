@@ -20,16 +20,6 @@ from typing import Any
 import torch
 
 from recnas.data.prepared import PreparedData
-from recnas.train.setup import (
-    check_same_data,
-    choose_device,
-    make_embeddings,
-    make_joined_loader,
-    net_shape,
-    new_trainer,
-    train_with_checkpoints,
-    written_run,
-)
 from recnas.model.nasrec.subnet import new_subnet
 from recnas.progress import Progress
 from recnas.runs.folder import RunDir, write_json
@@ -40,6 +30,16 @@ from recnas.train.distributed import current_ranks
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork
 from recnas.train.settings import TrainSettings
+from recnas.train.setup import (
+    check_same_data,
+    choose_device,
+    make_embeddings,
+    make_joined_loader,
+    net_shape,
+    new_trainer,
+    train_with_checkpoints,
+    written_run,
+)
 
 KEPT_METRICS = ("logloss", "auc", "normalized_entropy", "calibration")
 
@@ -99,7 +99,7 @@ def _train_one(
     network = new_subnet(arch, net_shape(data.schema, settings), seed).to(device)
     embeddings = make_embeddings(data.schema, settings, seed, device)
     loader = make_joined_loader(data, settings, seed, device, on)
-    trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device)
+    trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device, data=data)
     started = time.monotonic()
     curve: list[list[float]] = []
     train_with_checkpoints(
@@ -159,4 +159,11 @@ def _result(
         "macs": cost.macs,
         "embedding_params": cost.embedding_params,
         **summary,
+        "worse_than_constant": worse_than_constant(summary),
     }
+
+
+def worse_than_constant(summary: dict[str, Any]) -> bool:
+    """Whether the mean loss is above that of always predicting the split's click rate; of test if it was read."""
+    found = summary.get("test", summary.get("valid", {})).get("normalized_entropy")
+    return found is not None and found["mean"] > 1

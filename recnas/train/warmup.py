@@ -16,17 +16,6 @@ from typing import Any
 import torch
 
 from recnas.data.prepared import PreparedData
-from recnas.train.setup import (
-    check_same_data,
-    choose_device,
-    make_embeddings,
-    make_loader,
-    net_shape,
-    new_trainer,
-    steps_of,
-    train_with_checkpoints,
-    written_run,
-)
 from recnas.model.embeddings import Embeddings
 from recnas.model.nasrec.init import HEAD_START
 from recnas.model.nasrec.supernet import Supernet
@@ -42,6 +31,18 @@ from recnas.train.evaluate import evaluate
 from recnas.train.loop import SupernetPaths
 from recnas.train.paths import PathSampler
 from recnas.train.settings import TrainSettings, WarmupConfig
+from recnas.train.setup import (
+    check_same_data,
+    choose_device,
+    make_embeddings,
+    make_loader,
+    net_shape,
+    new_trainer,
+    steps_of,
+    train_with_checkpoints,
+    written_run,
+)
+
 
 def warmup(config: WarmupConfig, out: Path | str, progress: Progress | None = None) -> dict[str, Any]:
     """Warm up as the config says; a run that exists is continued."""
@@ -90,7 +91,7 @@ def _warm(
     loader = make_loader(data, train, config.seed, device, rows)
     steps = steps_of(loader, train)
     sampler = PathSampler(space, config.seed, steps, config.warmup.strategy, config.warmup.full_path_share)
-    trainer = new_trainer(SupernetPaths(supernet, sampler), embeddings, loader, train, device, steps)
+    trainer = new_trainer(SupernetPaths(supernet, sampler), embeddings, loader, train, device, steps, data)
     train_with_checkpoints(trainer, run.path / "supernet", _made_from(data, supernet), progress, "warm up")
     return supernet, embeddings, steps
 

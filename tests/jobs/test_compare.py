@@ -186,7 +186,7 @@ def test_a_killed_run_ends_with_the_same_numbers_and_workers_do_not_matter(
 
 def test_kept_weights_give_the_kept_predictions(criteo_data, tmp_path: Path):
     from recnas.data.loader import BatchLoader
-    from recnas.jobs.compare_models import Entrant, build_entrant
+    from recnas.jobs.compare.entrants import Entrant, build_entrant
     from recnas.train.checkpoint import load_latest
 
     compare(criteo_data, tmp_path / "run", ["wide-deep"], settings=QUICK, seeds=1, keep=True)

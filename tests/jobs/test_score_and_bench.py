@@ -10,11 +10,11 @@ import pytest
 
 from recnas.cli.main import main
 from recnas.errors import DataError, RunError, SpaceError
-from recnas.jobs.bench_build import BenchSettings, bench_build
+from recnas.jobs.bench import BenchSettings, bench_build
 from recnas.jobs.score import draw_archs, score_archs
-from recnas.jobs.scoring import ScoreSettings
+from recnas.evaluators.proxy import ScoreSettings
 from recnas.jobs.settings import CheckSettings, SpaceSettings, WarmupConfig, WarmupShare
-from recnas.jobs.warmup import load_warmed, warmup
+from recnas.train.warmup import load_warmed, warmup
 
 SPACE = SpaceSettings(blocks=3)
 SETTINGS = ScoreSettings(proxies=("sigeo", "naswot", "params"), batches=2, batch_size=64)

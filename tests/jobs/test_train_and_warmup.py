@@ -9,7 +9,7 @@ import torch
 
 from recnas.cli.main import main
 from recnas.errors import RunError
-from recnas.jobs.warmup import load_warmed
+from recnas.train.warmup import load_warmed
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
 from recnas.train.evaluate import evaluate

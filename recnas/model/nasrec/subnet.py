@@ -16,7 +16,7 @@ from recnas.model.nasrec.init import HEAD_START, attach, fill
 from recnas.model.nasrec.supernet import Supernet
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.layers import NetShape
-from recnas.space.nasrec.plan import HEAD_WEIGHT, build_plan
+from recnas.space.nasrec.plan import HEAD_BIAS, HEAD_WEIGHT, build_plan
 
 
 def new_subnet(arch: NasrecArch, shape: NetShape, seed: int) -> Subnet:
@@ -53,6 +53,11 @@ class Subnet(nn.Module):
         self.plan = build_plan(arch, shape, sliced=False)
         for param in self._build.params:
             attach(self, param.name, nn.Parameter(fill(torch.empty(param.shape), param.init, generator)))
+
+    @property
+    def output_bias(self) -> nn.Parameter:
+        """The parameter `[1]` that is added to every logit: training starts it at the click rate."""
+        return self.get_parameter(HEAD_BIAS)
 
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         """Logits `[B]` of `dense [B, I]` and `embedded [B, F, D]`."""

@@ -29,7 +29,7 @@ from recnas.model.nasrec.init import attach, fill
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.layers import NetShape
-from recnas.space.nasrec.plan import Plan, Region, build_plan
+from recnas.space.nasrec.plan import HEAD_BIAS, Plan, Region, build_plan
 
 _DESCRIPTION = "_extra_state"  # where torch keeps a module's own entry in a state dict
 
@@ -100,6 +100,11 @@ class Supernet(nn.Module):
         if table is None:
             table = self.__dict__["_table"] = dict(self.named_parameters())
         return table
+
+    @property
+    def output_bias(self) -> Tensor:
+        """The tensor `[1]` that is added to every logit of every candidate."""
+        return self._by_name()[HEAD_BIAS]
 
     def plan(self, arch: NasrecArch) -> Plan:
         """The plan of an architecture or weight-sharing path; raises `SpaceError` if it does not fit."""

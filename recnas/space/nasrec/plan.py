@@ -26,7 +26,7 @@ from recnas.space.nasrec.layers import Layer, LayerBuilder, NetShape, Span
 from recnas.space.nasrec.liveness import live_parts
 from recnas.space.nasrec.operators import parts_of
 
-HEAD_WEIGHT = "head.weight"  # the last Linear, to one logit
+HEAD_WEIGHT, HEAD_BIAS = "head.weight", "head.bias"  # the last Linear, to one logit
 Region = tuple[slice, ...]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from recnas.jobs.train import train
+from recnas.train.standalone import train
 from recnas.space.nasrec import NasrecSpace
 from recnas.train.settings import EmbeddingSettings, TrainSettings
 

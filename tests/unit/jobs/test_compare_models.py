@@ -9,7 +9,7 @@ import torch
 from recnas.baselines.zoo import LEARNING_RATES, ZOO, check_model_settings
 from recnas.data.schema import Schema
 from recnas.bench.other_models import FLOORS
-from recnas.jobs.compare_models import Entrant, build_entrant
+from recnas.jobs.compare.entrants import Entrant, build_entrant
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.json import to_dict

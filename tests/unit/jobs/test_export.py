@@ -20,11 +20,11 @@ from recnas.data.synthetic import generate
 from recnas.errors import BackendMissing, RunError
 from recnas.jobs import export_program
 from recnas.jobs.compare import compare
-from recnas.jobs.export import check_program, export
-from recnas.jobs.export_program import ONNX_PACKAGES, check_format, read_program
-from recnas.jobs.predict import predict
-from recnas.jobs.predict_rows import RawEncoder
-from recnas.jobs.trained import load_trained
+from recnas.serve.export import check_program, export
+from recnas.serve.program import ONNX_PACKAGES, check_format, read_program
+from recnas.serve.predict import predict
+from recnas.data.raw_encoder import RawEncoder
+from recnas.serve.load import load_trained
 from recnas.train.settings import EmbeddingSettings, TrainSettings
 
 has_onnx = all(importlib.util.find_spec(package) for package in ONNX_PACKAGES)
@@ -233,7 +233,7 @@ def test_a_program_that_differs_is_refused(trained_run: Path, criteo_data, tmp_p
             check_program(
                 lambda dense, ids, wrong=wrong: wrong(model.predict(dense, ids)), model, criteo_data
             )
-    monkeypatch.setattr("recnas.jobs.export.read_program", lambda path: lambda dense, ids: dense[:, 0])
+    monkeypatch.setattr("recnas.serve.export.read_program", lambda path: lambda dense, ids: dense[:, 0])
     with pytest.raises(RunError, match="Nothing was written"):
         export(str(trained_run), "pt2", tmp_path / "served")
     assert not list(tmp_path.iterdir())
@@ -372,7 +372,7 @@ def test_export_refuses_rows_served_otherwise_than_trained(own: Path, tmp_path: 
     with pytest.raises(RunError, match=r"score_row\.py") as caught:
         export(str(own / "run"), "pt2", tmp_path / "served")
     assert "Nothing was written" in str(caught.value)
-    monkeypatch.setattr("recnas.jobs.export.real_rows", lambda data: None)
+    monkeypatch.setattr("recnas.serve.export.real_rows", lambda data: None)
     with pytest.raises(RunError, match=r"score_row\.py"):
         export(str(own / "run"), "pt2", tmp_path / "served")
     assert [item.name for item in tmp_path.iterdir()] == ["broken.py"]

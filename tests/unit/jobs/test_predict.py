@@ -17,9 +17,9 @@ from recnas.data.split import SPLITS, RowsOfChunk, assign_split
 from recnas.data.synthetic import generate
 from recnas.errors import ConfigError, DataError
 from recnas.jobs import predict_rows
-from recnas.jobs.predict import predict
-from recnas.jobs.predict_rows import RawEncoder
-from recnas.jobs.trained import load_trained
+from recnas.serve.predict import predict
+from recnas.data.raw_encoder import RawEncoder
+from recnas.serve.load import load_trained
 from recnas.runs.folder import RunDir
 
 

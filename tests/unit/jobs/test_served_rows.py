@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from recnas.data.prepare import PrepareOptions, prepare
 from recnas.data.prepared import PreparedData
 from recnas.data.serving import RowReader, Vocabularies
-from recnas.jobs.export_files import describe_inputs, write_vocabularies
-from recnas.jobs.predict_rows import RawEncoder
+from recnas.serve.manifest import describe_inputs, write_vocabularies
+from recnas.data.raw_encoder import RawEncoder
 
 COLUMNS = ["clicked", "price", "seen", "age", "city", "tag", "item", "hour"]
 INPUTS = (

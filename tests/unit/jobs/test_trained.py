@@ -11,7 +11,7 @@ import torch
 from recnas.data.loader import BatchLoader
 from recnas.errors import DataError, RunError
 from recnas.jobs.compare import compare
-from recnas.jobs.trained import load_trained
+from recnas.serve.load import load_trained
 from recnas.runs.folder import RunDir, write_json
 from recnas.train.metrics import Metrics
 from recnas.train.settings import EmbeddingSettings, TrainSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recnas.jobs.verdict import verdict
+from recnas.report.last_lines import verdict
 
 
 @pytest.mark.parametrize(

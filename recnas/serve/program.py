@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from recnas.config import nearest
 from recnas.data.schema import UNKNOWN_ID
 from recnas.errors import BackendMissing, ConfigError
-from recnas.jobs.trained import TrainedModel
 from recnas.model.embeddings import gather
+from recnas.serve.load import TrainedModel
 
 FORMATS = ("pt2", "onnx")
 ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")

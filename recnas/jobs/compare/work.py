@@ -15,10 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from recnas.bench.other_models import run_floor
 from recnas.data.prepared import PreparedData
 from recnas.errors import RunError
-from recnas.bench.other_models import run_floor
-from recnas.jobs.compare_models import Choice, Entrant, build_entrant
+from recnas.jobs.compare.entrants import Choice, Entrant, build_entrant
+from recnas.progress import Progress
+from recnas.runs.folder import write_atomic, write_json
+from recnas.train.evaluate import evaluate
+from recnas.train.loop import FixedNetwork, Network, NotFinite
+from recnas.train.settings import TrainSettings
 from recnas.train.setup import (
     NOT_THE_RESULT,
     choose_device,
@@ -26,11 +31,6 @@ from recnas.train.setup import (
     new_trainer,
     train_with_checkpoints,
 )
-from recnas.progress import Progress
-from recnas.runs.folder import write_atomic, write_json
-from recnas.train.evaluate import evaluate
-from recnas.train.loop import FixedNetwork, Network, NotFinite
-from recnas.train.settings import TrainSettings
 from recnas.train.slice_optim import Slice
 
 
@@ -113,7 +113,7 @@ class CompareWork:
         built = build_entrant(item.entrant, item.choice, data.schema, settings, item.seed, device)
         loader = make_loader(data, built.settings, item.seed, device)
         trainee = TimedNetwork(built.network)
-        trainer = new_trainer(trainee, built.embeddings, loader, built.settings, device)
+        trainer = new_trainer(trainee, built.embeddings, loader, built.settings, device, data=data)
         made_from = {
             "data": data.fingerprint,
             "model": json.loads(json.dumps(asdict(item.entrant))),

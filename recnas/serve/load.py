@@ -31,14 +31,14 @@ from recnas.config import check_settings, nearest
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import DataError, RunError
-from recnas.jobs.compare_work import slug
-from recnas.train.setup import net_shape
+from recnas.jobs.compare.work import slug
 from recnas.model.embeddings import RowMap, TableReader
 from recnas.model.nasrec.subnet import Subnet
 from recnas.runs.folder import RunDir
 from recnas.space.nasrec.json import from_dict
 from recnas.train.checkpoint import Checkpoint, load_latest
 from recnas.train.settings import TrainSettings
+from recnas.train.setup import net_shape
 
 SCHEMA = "schema.json"  # the run's own copy
 _SEED = re.compile(r"seed-(\d+)")

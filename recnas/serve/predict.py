@@ -25,10 +25,10 @@ import pyarrow.parquet as pq
 import torch
 
 from recnas.config import nearest
+from recnas.data.raw_encoder import EncodedRows, RawEncoder
 from recnas.errors import ConfigError, DataError
-from recnas.jobs.predict_rows import EncodedRows, RawEncoder
-from recnas.jobs.trained import TrainedModel, load_trained
 from recnas.progress import Progress
+from recnas.serve.load import TrainedModel, load_trained
 from recnas.train.metrics import Metrics
 
 SUFFIXES = (".parquet", ".csv")

@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 
 from recnas.data.chunks import cells_of
 from recnas.data.prepared import PreparedData
+from recnas.data.raw_encoder import BLOCK_BYTES, RawEncoder, fitted_recipe, vocabulary_file
 from recnas.data.recipes import InputColumn, Recipe
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField
 from recnas.data.serving import DERIVATIONS
 from recnas.data.sources import stream_blocks
-from recnas.jobs.predict_rows import BLOCK_BYTES, RawEncoder, fitted_recipe, vocabulary_file
 
 ROWS = 64  # of each kind
 _LOOKED_AT = 20_000  # rows of a split, or of the raw file's first block, to choose from

@@ -22,20 +22,20 @@ from torch import nn
 from recnas.baselines.base import Baseline, InputShape, start_tables
 from recnas.baselines.counts import count_macs, count_params
 from recnas.baselines.zoo import LEARNING_RATES, ZOO, build, find_name
+from recnas.bench.other_models import FLOORS
 from recnas.config import nearest
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError, RecnasError
-from recnas.bench.other_models import FLOORS
-from recnas.jobs.find_arch import named_arch
-from recnas.train.setup import make_embeddings, net_shape
 from recnas.model.embeddings import Embeddings
 from recnas.model.nasrec.subnet import new_subnet
 from recnas.runs.folder import RunDir
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.json import from_dict, to_dict
+from recnas.tasks.archs import named_arch
 from recnas.train.settings import TrainSettings
+from recnas.train.setup import make_embeddings, net_shape
 
 Choice = dict[str, Any]  # the learning rate and whatever else of a model tuning may change; JSON-able
 DRAW_STREAM = 5  # keeps tuning's draws apart from every other use of a seed

@@ -22,14 +22,14 @@ from recnas.config import Settings
 from recnas.data.prepared import PreparedData
 from recnas.engines.base import EngineChoice, open_engine
 from recnas.errors import RunError
+from recnas.evaluators.training import TrainWork
 from recnas.jobs.settings import SpaceSettings, make_space
-from recnas.jobs.train_work import TrainWork
-from recnas.train.setup import NOT_THE_RESULT
 from recnas.progress import Progress
 from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
 from recnas.space.base import Space
 from recnas.train.settings import TrainSettings
+from recnas.train.setup import NOT_THE_RESULT
 
 BENCH_STREAM = 2  # keeps the architectures of a table apart from every other draw of a seed
 

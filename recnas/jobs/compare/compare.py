@@ -17,23 +17,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from recnas.jobs.compare_latency import measure
 
 from recnas.bench.bootstrap import Difference, RowSums, paired_bootstrap, row_sums
 from recnas.bench.floor import guess_logits
-from recnas.data.prepared import PreparedData
-from recnas.engines.base import EngineChoice, open_engine
-from recnas.errors import ConfigError
 from recnas.bench.leaderboard import headline, model_row, rank, write_board
 from recnas.bench.other_models import why_not
-from recnas.jobs.compare_latency import measure
-from recnas.jobs.compare_models import Choice, Entrant, find_entrant, resolve
-from recnas.jobs.compare_work import CompareWork, Item, predictions_path
-from recnas.jobs.notice import warn_of_data
-from recnas.train.setup import NOT_THE_RESULT
+from recnas.data.prepared import PreparedData
+from recnas.data.quality import warn_of_data
+from recnas.engines.base import EngineChoice, open_engine
+from recnas.errors import ConfigError
+from recnas.jobs.compare.entrants import Choice, Entrant, find_entrant, resolve
+from recnas.jobs.compare.work import CompareWork, Item, predictions_path
 from recnas.progress import Progress
 from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
 from recnas.train.settings import TrainSettings
+from recnas.train.setup import NOT_THE_RESULT
 
 TUNING_SEED = 1_000_000  # added to the first seed: no final training repeats a trial
 
@@ -55,7 +55,7 @@ def compare(
     """Run a comparison, or what is missing of one; the number of workers changes no figure.
 
     Args:
-        models: see `recnas.jobs.compare_models`. reference: what the others are compared with; the first
+        models: see `recnas.jobs.compare.entrants`. reference: what the others are compared with; the first
             model if None.
         tune: trials per model, the model's defaults among them; 0 takes the defaults as they are.
         keep: keep the weights of every final training under RUN/models.

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 
 from recnas.data import serving
 from recnas.data.prepared import PreparedData
+from recnas.data.raw_encoder import fitted_recipe, vocabulary_file
 from recnas.data.recipes import InputColumn
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField, SparseField
-from recnas.jobs.predict_rows import fitted_recipe, vocabulary_file
-from recnas.jobs.trained import TrainedModel
+from recnas.serve.load import TrainedModel
 
 FORMAT = "recnas-export/1"
 _SCORE_ROW = Path(__file__).with_name("export_score_row.py")

@@ -25,14 +25,14 @@ from torch import Tensor
 
 from recnas.data.prepare import check_folder
 from recnas.data.prepared import PreparedData
+from recnas.data.raw_encoder import fitted_recipe
 from recnas.errors import DataError, RunError
-from recnas.jobs.export_files import describe, write_programs, write_vocabularies
-from recnas.jobs.export_program import Program, check_format, read_program, write_program
-from recnas.jobs.export_rows import RawRows, header_line, real_rows, rebuilt_rows
-from recnas.jobs.predict_rows import fitted_recipe
-from recnas.jobs.trained import TrainedModel, load_trained
 from recnas.progress import Progress
 from recnas.runs.folder import versions, write_json
+from recnas.serve.check_rows import RawRows, header_line, real_rows, rebuilt_rows
+from recnas.serve.load import TrainedModel, load_trained
+from recnas.serve.manifest import describe, write_programs, write_vocabularies
+from recnas.serve.program import Program, check_format, read_program, write_program
 
 LARGEST_DIFFERENCE = 1e-5
 BATCH_SIZES = (1, 7, 512)

@@ -1,0 +1,1 @@
+"""Trained models: loaded, exported, asked for predictions."""
