@@ -20,30 +20,30 @@ import pyarrow.parquet as pq
 
 from recnas.errors import DataError
 from recnas.runs.folder import write_atomic
+from recnas.runs.records import Trained
 
 _FACTS = b"recnas"
 
 
 def write_table(
     path: Path,
-    events: list[dict[str, Any]],
+    lines: list[Trained],
     space: str,
     fingerprint: str,
     settings: dict[str, Any] | None = None,
 ) -> pa.Table:
-    """Write trained (architecture, seed) events, sorted, so that the file does not depend on their order.
+    """Write trained (architecture, seed) pairs, sorted, so that the file does not depend on their order.
 
     Args:
         settings: what every architecture was put through; a table that has them can be continued.
     """
     rows = []
-    for event in sorted(events, key=lambda event: (event["index"], event["seed"])):
-        row = {
-            name: event[name] for name in ("index", "key", "seed", "params", "macs", "train_loss", "seconds")
-        }
-        row["arch"] = json.dumps(event["arch"], separators=(",", ":"))
-        for split in ("valid", "test"):
-            row |= {f"{split}_{metric}": event[split][metric] for metric in ("logloss", "auc")}
+    for line in sorted(lines, key=lambda line: (line.index, line.seed)):
+        row: dict[str, Any] = {name: getattr(line, name) for name in ("index", "key", "seed", "train_loss", "seconds")}
+        row |= {name: int(line.cost[name]) for name in ("params", "macs")}
+        row["arch"] = json.dumps(line.arch, separators=(",", ":"))
+        for split, metrics in (("valid", line.valid), ("test", line.test)):
+            row |= {f"{split}_{metric}": metrics[metric] for metric in ("logloss", "auc")}
         rows.append(row)
     facts = json.dumps({"space": space, "data": fingerprint, "settings": settings}).encode()
     table = pa.Table.from_pylist(rows).replace_schema_metadata({_FACTS: facts})
@@ -51,17 +51,24 @@ def write_table(
     return table
 
 
-def read_events(path: Path | str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What `write_table` was given: facts (space, data, settings) and events."""
+def read_trained(path: Path | str) -> tuple[dict[str, Any], list[Trained]]:
+    """What `write_table` was given: facts (space, data, settings) and trainings."""
     table, facts = _read(Path(path))
-    events = []
-    for row in table.to_pylist():
-        event = {name: value for name, value in row.items() if not name.startswith(("valid_", "test_"))}
-        event |= {"event": "trained", "arch": json.loads(row["arch"])}
-        for split in ("valid", "test"):
-            event[split] = {metric: row[f"{split}_{metric}"] for metric in ("logloss", "auc")}
-        events.append(event)
-    return facts, events
+    lines = [
+        Trained(
+            index=row["index"],
+            key=row["key"],
+            arch=json.loads(row["arch"]),
+            seed=row["seed"],
+            cost={name: row[name] for name in ("params", "macs")},
+            train_loss=row["train_loss"],
+            seconds=row["seconds"],
+            valid={metric: row[f"valid_{metric}"] for metric in ("logloss", "auc")},
+            test={metric: row[f"test_{metric}"] for metric in ("logloss", "auc")},
+        )
+        for row in table.to_pylist()
+    ]
+    return facts, lines
 
 
 def _read(path: Path) -> tuple[pa.Table, dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import IO, Any
 from recnas.bench.bootstrap import Difference, RowSums, paired_bootstrap
 from recnas.bench.floor import NO_BETTER, is_below
 from recnas.runs.folder import write_atomic, write_json
+from recnas.runs.records import Metrics, ModelTraining
 
 METRICS = ("logloss", "auc", "normalized_entropy", "calibration")
 COSTS = ("params", "embedding_params", "macs", "train_rows")
@@ -19,7 +20,7 @@ COSTS = ("params", "embedding_params", "macs", "train_rows")
 
 def model_row(
     label: str,
-    events: Sequence[Mapping[str, Any]],
+    lines: Sequence[ModelTraining],
     trials: int,
     latency: Mapping[str, float] | None,
     difference: Difference | None,
@@ -31,39 +32,39 @@ def model_row(
         difference: to the reference; None for the reference itself, and without one.
         to_guess: to always predicting the click rate of the training rows.
     """
-    first = events[0]
-    test = _over_seeds(events, "test")
-    speeds = [event["rows_per_second"] for event in events if "rows_per_second" in event]
+    first = lines[0]
+    test = _over_seeds([line.test for line in lines])
+    speeds = [line.rows_per_second for line in lines if line.rows_per_second is not None]
+    below = is_below(test["normalized_entropy"]["mean"], to_guess.logloss_interval)
     return {
         "model": label,
-        "id": first["id"],
-        "seeds": [event["seed"] for event in events],
+        "id": first.id,
+        "seeds": [line.seed for line in lines],
         "trials": trials,
-        "choice": first["choice"],
-        "valid": _over_seeds(events, "valid"),
+        "choice": first.choice,
+        "valid": _over_seeds([line.valid for line in lines]),
         "test": test,
-        **{name: first[name] for name in COSTS},
-        "flops": None if first["macs"] is None else 2 * first["macs"],
+        **{name: getattr(first, name) for name in COSTS},
+        "flops": None if first.macs is None else 2 * first.macs,
         "latency": dict(latency) if latency else None,
         "rows_per_second": statistics.median(speeds) if speeds else None,
         "difference": difference.to_dict() if difference else None,
         "to_guess": to_guess.to_dict(),
-        "verdict": NO_BETTER
-        if is_below(test["normalized_entropy"]["mean"], to_guess.logloss_interval)
-        else _verdict(difference),
+        "verdict": NO_BETTER if below else _verdict(difference),
     }
 
 
-def _over_seeds(events: Sequence[Mapping[str, Any]], split: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for metric in METRICS:
-        values = [event[split][metric] for event in events]
-        if None in values:
-            found[metric] = {"mean": None, "std": None, "values": values}
+def _over_seeds(metrics: Sequence[Metrics]) -> dict[str, Any]:
+    spreads: dict[str, Any] = {}
+    for name in METRICS:
+        values = [one[name] for one in metrics]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            spreads[name] = {"mean": None, "std": None, "values": values}
         else:
-            spread = statistics.stdev(values) if len(values) > 1 else None
-            found[metric] = {"mean": statistics.fmean(values), "std": spread, "values": values}
-    return found
+            spread = statistics.stdev(known) if len(known) > 1 else None
+            spreads[name] = {"mean": statistics.fmean(known), "std": spread, "values": values}
+    return spreads
 
 
 def _verdict(difference: Difference | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Models of other libraries on the same encoded rows: what a user would try first, as a floor.
+"""Models of other libraries on the same encoded rows: what a user would try first, as a baseline.
 
 They are fitted on at most `MOST_ROWS` training rows, the first ones, because both libraries want all rows in
 memory; the leaderboard says how many. Both repeat themselves exactly, so one fit stands for all seeds.
@@ -38,7 +38,7 @@ class Fitted:
 
 
 @dataclass(frozen=True)
-class Floor:
+class OtherModel:
     """Fits on rows; `needs` is the module that must be installed."""
 
     fit: Callable[[Rows, RowMap, Mapping[str, Any], int], Fitted]
@@ -69,7 +69,7 @@ def fit_logistic(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: in
 
     model = LogisticRegression(C=choice["C"], max_iter=200)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a floor need not be exact
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a baseline need not be exact
         model.fit(features(dense, ids), label)
     return Fitted(
         lambda dense, ids: model.decision_function(features(dense, ids)),
@@ -107,14 +107,14 @@ def _columns(dense: np.ndarray, ids: np.ndarray) -> np.ndarray:
     return np.concatenate([dense.astype(np.float64), ids.astype(np.float64)], axis=1)
 
 
-FLOORS: dict[str, Floor] = {
-    "sklearn-lr": Floor(
+OTHER_MODELS: dict[str, OtherModel] = {
+    "sklearn-lr": OtherModel(
         fit_logistic,
         "sklearn",
         {"C": 0.1},
         {"C": (0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0)},
     ),
-    "lightgbm": Floor(
+    "lightgbm": OtherModel(
         fit_lightgbm,
         "lightgbm",
         {"learning_rate": 0.1, "num_leaves": 31, "trees": 200},
@@ -124,13 +124,13 @@ FLOORS: dict[str, Floor] = {
 
 
 def why_not(name: str) -> str | None:
-    """Why a floor cannot be fitted on this machine, or None."""
-    if importlib.util.find_spec(FLOORS[name].needs) is not None:
+    """Why it cannot be fitted on this machine, or None."""
+    if importlib.util.find_spec(OTHER_MODELS[name].needs) is not None:
         return None
-    return f"{FLOORS[name].needs} is not installed; pip install {FLOORS[name].needs} adds this row"
+    return f"{OTHER_MODELS[name].needs} is not installed; pip install {OTHER_MODELS[name].needs} adds this row"
 
 
-def run_floor(
+def run_other_model(
     name: str,
     choice: Mapping[str, Any],
     data: PreparedData,
@@ -142,7 +142,7 @@ def run_floor(
     tables = RowMap(data.schema, settings.embeddings.cap, settings.embeddings.hash_rows, torch.device("cpu"))
     rows = min(MOST_ROWS, data.rows("train"))
     started = time.monotonic()
-    fitted = FLOORS[name].fit(_rows(data, "train", slice(0, rows), tables), tables, choice, seed)
+    fitted = OTHER_MODELS[name].fit(_rows(data, "train", slice(0, rows), tables), tables, choice, seed)
     seconds = time.monotonic() - started
     facts: dict[str, Any] = {
         "params": fitted.params,

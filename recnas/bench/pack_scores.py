@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from recnas.bench.score_table import ScoreTable
+from recnas.bench.score_table import ScoreColumn, ScoreTable
 from recnas.errors import RunError
 from recnas.runs.folder import RunDir
+from recnas.runs.records import read_lines
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.registry import get_space
 
@@ -18,7 +21,7 @@ def pack_scores(sources: Sequence[Path | str]) -> ScoreTable:
     """Side by side: the networks that all of them hold, so that a gap means degenerate."""
     parts = [_of_run(path) if Path(path).is_dir() else ScoreTable.read(path) for path in sources]
     made = [settings for part in parts for settings in (part.facts or {}).get("runs", [])]
-    spaces = {settings.get("space", NASBENCH201) for settings in made} or {NASBENCH201}
+    spaces = {_space_name(settings) for settings in made} or {NASBENCH201}
     if len(spaces) > 1:
         raise RunError(f"these are scores of different spaces: {', '.join(sorted(spaces))}.", "Pack each space for itself.")
     held = [set(part.keys) for part in parts]
@@ -30,28 +33,34 @@ def pack_scores(sources: Sequence[Path | str]) -> ScoreTable:
         rows = part.rows_of(keys)
         for name, values in part.columns.items():
             if name in columns:
-                proxy, _, width = name.partition("@")
-                raise RunError(f"{path} holds {proxy} at {width} channels, and so does one before it.", "Name each scoring once.")
+                raise RunError(f"{path} holds {name}, and so does one before it.", "Name each scoring once.")
             columns[name] = values[rows]
     archs = dict(zip(parts[0].keys, parts[0].archs))
     return ScoreTable(keys, tuple(archs[key] for key in keys), columns, get_space(spaces.pop()).key, "the packed scores", {"runs": made})
 
 
+def _space_name(settings: dict[str, Any]) -> str:
+    """Of how a run was made; the committed table of NAS-Bench-201 was made before that was written down."""
+    space = settings.get("space", NASBENCH201)
+    return str(space["name"] if isinstance(space, dict) else space)
+
+
 def _of_run(path: Path | str) -> ScoreTable:
     """What the ledger of a scoring run says so far; of KNAS also the root."""
     run = RunDir.open(path)
-    run.check("cells")
+    run.check("scores")
     settings = run.manifest()["settings"]
     width = settings["channels"]
     archs: dict[str, str] = {}
-    found: dict[str, dict[str, float]] = {f"{name}@{width}": {} for name in settings["proxies"]}
-    for event in run.ledger.read():
-        archs[event["key"]] = event["arch"]
-        for name, score in event["scores"].items():
-            if "reason" in score:
+    values: dict[str, dict[str, float]] = {str(ScoreColumn(name, width)): {} for name in settings["proxies"]}
+    for line in read_lines("scores", run.ledger.read(), str(run.ledger.path)):
+        archs[line.key] = line.text or json.dumps(line.arch)
+        for name, score in line.scores.items():
+            if score.reason is not None:
                 continue
-            found[f"{name}@{width}"][event["key"]] = score["value"]
-            if "root" in score["terms"]:
-                found.setdefault(f"{name}_root@{width}", {})[event["key"]] = score["terms"]["root"]
-    columns = {name: np.array([by_key.get(key, np.nan) for key in archs]) for name, by_key in found.items()}
+            values[str(ScoreColumn(name, width))][line.key] = score.value
+            if "root" in score.terms:
+                root = str(ScoreColumn(name, width, root=True))
+                values.setdefault(root, {})[line.key] = score.terms["root"]
+    columns = {name: np.array([by_key.get(key, np.nan) for key in archs]) for name, by_key in values.items()}
     return ScoreTable(tuple(archs), tuple(archs.values()), columns, None, str(path), {"runs": [settings]})

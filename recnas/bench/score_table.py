@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,23 @@ _MAKE = (
     "A checkout of recnas has one of every network: scores=tests/paper/data/nb201_scores.parquet"
 )
 _FACTS = b"recnas"
+
+
+class ScoreColumn(NamedTuple):
+    """What a column holds, and how it is called: `<proxy>[_root]@<width>`."""
+
+    proxy: str
+    width: int | None = None  # channels of the scored networks; None: whichever there is
+    root: bool = False  # the term `root` of the score instead of its value
+
+    def __str__(self) -> str:
+        name = self.proxy + ("_root" if self.root else "")
+        return name if self.width is None else f"{name}@{self.width}"
+
+    @classmethod
+    def parse(cls, text: str) -> ScoreColumn:
+        name, _, width = text.partition("@")
+        return cls(name.removesuffix("_root"), int(width) if width else None, name.endswith("_root"))
 
 
 @dataclass(frozen=True)
@@ -85,11 +102,19 @@ class ScoreTable:
     def _rows(self) -> dict[str, int]:
         return {key: row for row, key in enumerate(self.keys)}
 
+    def widths(self, name: str) -> list[str]:
+        """The columns of a score from narrow to wide; of a full name that one, if it is there."""
+        wanted = ScoreColumn.parse(name)
+        if wanted.width is not None:
+            return [name] if name in self.columns else []
+        has = [column for column in map(ScoreColumn.parse, self.columns) if column[::2] == wanted[::2]]
+        return [str(column) for column in sorted(has, key=lambda column: column.width or 0)]
+
     def column(self, name: str) -> np.ndarray:
         """By full name, or by the proxy alone if there is one width of it."""
         if name in self.columns:
             return self.columns[name]
-        widths = [column for column in self.columns if column.partition("@")[0] == name]
+        widths = self.widths(name)
         if len(widths) == 1:
             return self.columns[widths[0]]
         if widths:

@@ -14,24 +14,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import Field
 
-from recnas.bench.ctr_table import read_events, write_table
+from recnas.bench.ctr_table import read_trained, write_table
 from recnas.config import Settings
 from recnas.data.prepared import PreparedData
-from recnas.engines.base import EngineChoice, open_engine
+from recnas.engines.execution import Execution
 from recnas.errors import RunError
-from recnas.evaluators.training import TrainWork
-from recnas.jobs.settings import SpaceSettings, make_space
-from recnas.progress import Progress
+from recnas.evaluators.training import TrainRequest, TrainWork
 from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
+from recnas.runs.records import Trained, read_lines
+from recnas.seeds import stream
 from recnas.space.base import Space
+from recnas.space.nasrec.cost import count
+from recnas.space.settings import SpaceSettings, make_ctr_space
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import NOT_THE_RESULT
-
-BENCH_STREAM = 2  # keeps the architectures of a table apart from every other draw of a seed
 
 
 class BenchSettings(Settings):
@@ -50,40 +49,38 @@ def bench_build(
     archs: int,
     seeds: int = 1,
     settings: BenchSettings | None = None,
-    workers: int = 1,
-    progress: Progress | None = None,
-    engine: EngineChoice | None = None,
     start: Path | str | None = None,
+    how: Execution | None = None,
 ) -> dict[str, Any]:
     """Train the first `archs` architectures of the list with seeds 0, 1, ...; finished ones are kept.
 
     Args:
         start: a table of the same data and settings; what it holds is not trained again.
     """
-    settings = settings or BenchSettings()
-    progress = progress or Progress(quiet=True)
-    where = engine or EngineChoice()
-    where.check()
+    settings, how = settings or BenchSettings(), how or Execution()
+    how.check()
     described = settings.model_dump(mode="json", exclude={"train": NOT_THE_RESULT})
-    earlier = _earlier_events(start, data, described) if start is not None else []
+    earlier = _earlier_lines(start, data, described) if start is not None else []
     run = RunDir.create(
         out, "bench", data=data_facts(data.path, data.fingerprint, out), settings=described, threads=1
     )
-    space = make_space(settings.space)
+    space = make_ctr_space(settings.space)
+    width, layernorm = settings.train.embeddings.width, settings.train.layernorm
     with run.locked():
-        done = {(event["index"], event["seed"]): event for event in run.ledger.read()}
-        for event in earlier:
-            if (event["index"], event["seed"]) not in done:
-                done[event["index"], event["seed"]] = event
-                run.ledger.append(event)
+        lines = read_lines("bench", run.ledger.read(), str(run.ledger.path))
+        done: dict[tuple[int, int], Trained] = {(line.index, line.seed): line for line in lines}
+        for line in earlier:
+            if (line.index, line.seed) not in done:
+                done[line.index, line.seed] = line
+                run.ledger.append(line.to_json())
         drawn = first_archs(space, settings.seed, archs)
-        items = [
-            (index, seed, space.to_dict(arch))
+        missing = [
+            (index, seed, arch)
             for seed in range(seeds)  # all architectures once before any twice: a table is useful early
             for index, arch in enumerate(drawn)
             if (index, seed) not in done
         ]
-        progress.phase("train architectures", len(items), "trainings")
+        how.progress.phase("train architectures", len(missing), "trainings")
         work = TrainWork(
             str(data.path),
             settings.space,
@@ -92,27 +89,42 @@ def bench_build(
             settings.eval_rows,
             ("valid", "test"),
         )
-        with open_engine(work, workers, where.kind, where.address) as opened:
-            for event in opened.map(items):
-                done[event["index"], event["seed"]] = event
-                run.ledger.append(event)
-                progress.advance(1, note=f"valid {event['valid']['logloss']:.5f}")
-        progress.end()
+        with how.open(work) as engine:
+            requests = [TrainRequest(seed, space.to_dict(arch)) for _, seed, arch in missing]
+            for (index, seed, arch), request, training in zip(missing, requests, engine.map(requests)):
+                cost = count(arch, data.schema, width=width, layernorm=layernorm)
+                line = Trained(
+                    index=index,
+                    key=space.key(arch),
+                    arch=request.arch,
+                    seed=seed,
+                    cost={"params": cost.params, "macs": cost.macs},
+                    valid=training.metrics.get("valid", {}),
+                    test=training.metrics.get("test", {}),
+                    failed=training.failed,
+                    train_loss=training.train_loss,
+                    steps=training.steps,
+                    seconds=training.seconds,
+                )
+                done[index, seed] = line
+                run.ledger.append(line.to_json())
+                loss = line.valid.get("logloss")
+                how.progress.advance(1, note="failed" if loss is None else f"valid {loss:.5f}")
+        how.progress.end()
+        whole = [line for line in done.values() if line.failed is None]
         table = write_table(
-            run.path / "table.parquet", list(done.values()), settings.space.name, data.fingerprint, described
+            run.path / "table.parquet", whole, settings.space.name, data.fingerprint, described
         )
-    return {"trained": len(items), "rows": table.num_rows, "table": str(run.path / "table.parquet")}
+    return {"trained": len(missing), "rows": table.num_rows, "table": str(run.path / "table.parquet")}
 
 
-def _earlier_events(
-    start: Path | str, data: PreparedData, described: dict[str, Any]
-) -> list[dict[str, Any]]:
-    facts, events = read_events(start)
+def _earlier_lines(start: Path | str, data: PreparedData, described: dict[str, Any]) -> list[Trained]:
+    facts, lines = read_trained(start)
     other = "settings"
     if facts["data"] != data.fingerprint:
         other = f"data ({facts['data'][:12]}, not {data.fingerprint[:12]})"
     elif facts.get("settings") == described:
-        return events
+        return lines
     raise RunError(
         f"{start} cannot be continued: it was made with other {other}.",
         "Name the same data and settings, or leave --from out to train every architecture anew.",
@@ -121,7 +133,7 @@ def _earlier_events(
 
 def first_archs(space: Space[Any], seed: int, n: int) -> list[Any]:
     """The first `n` different networks of the list that a seed stands for."""
-    rng = np.random.default_rng([seed, BENCH_STREAM])
+    rng = stream(seed, "table-architectures")
 
     def draws() -> Iterator[Any]:
         seen = set()

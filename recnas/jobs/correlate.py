@@ -1,4 +1,4 @@
-"""Lay proxies beside the truth: rank correlation of each, at each warm-up, with a table of trained networks.
+"""Compare proxies with the truth: rank correlation of each, at each warm-up, with a table of trained networks.
 
 Signed so that +1 is perfect: truth is minus the validation log loss, and a proxy that is better when low is
 negated. Intervals are bootstrap percentiles over architectures. Of several warm-ups, every one after the first also has
@@ -17,16 +17,17 @@ from recnas.bench.correlation import rank_correlation
 from recnas.bench.ctr_table import CtrTable
 from recnas.bench.rank_change import rank_change
 from recnas.bench.regret import RegretCurve, order_curve
-from recnas.engines.base import EngineChoice
+from recnas.engines.execution import Execution
 from recnas.errors import DataError
-from recnas.evaluators.proxy import ScoreSettings
+from recnas.evaluators.settings import ScoreSettings
 from recnas.jobs.score import score_archs
-from recnas.jobs.settings import WarmupConfig
-from recnas.jobs.shared_loss import shared_losses
-from recnas.progress import Progress
 from recnas.proxies.registry import get_proxies
 from recnas.runs.folder import RunDir
 from recnas.searchers.objective import rank_sums
+from recnas.threads import one_thread
+from recnas.train.evaluate import evaluate
+from recnas.train.settings import WarmupConfig
+from recnas.train.warmup import load_warmed
 
 VOTE = "vote"  # the sum of several proxies' ranks
 TERMS_OF = ("sigeo", "sigeo_released")  # whose parts are of interest on their own
@@ -37,11 +38,9 @@ def correlate(
     table: CtrTable,
     settings: ScoreSettings,
     archs: int | None = None,
-    workers: int = 1,
     shared_rows: int = 0,
-    progress: Progress | None = None,
-    engine: EngineChoice | None = None,
     vote: Sequence[str] = (),
+    how: Execution | None = None,
 ) -> list[dict[str, Any]]:
     """One row per (warm-up run, proxy or term): Spearman and Kendall with intervals.
 
@@ -55,12 +54,12 @@ def correlate(
     rows: list[dict[str, Any]] = []
     first: dict[str, list[float]] = {}
     for run in runs:
-        share, values = table_scores(run, table, keys, settings, workers, progress, engine)
+        share, values = table_scores(run, table, keys, settings, how)
         if vote:
             values[VOTE] = by_vote([values[name] for name in vote])
         if shared_rows:
             described = [table.archs[key] for key in keys]
-            values["shared_logloss"] = [-loss for loss in shared_losses(run, described, shared_rows, progress)]
+            values["shared_logloss"] = [-loss for loss in shared_losses(run, described, shared_rows, how)]
         for name, found in values.items():
             change = rank_change(first[name], found, truth).to_dict() if name in first else {}
             rows.append({"run": str(run), "share": share, "proxy": name, **rank_correlation(found, truth).to_dict(), **change})
@@ -78,9 +77,7 @@ def table_scores(
     table: CtrTable,
     keys: Sequence[str],
     settings: ScoreSettings,
-    workers: int = 1,
-    progress: Progress | None = None,
-    engine: EngineChoice | None = None,
+    how: Execution | None = None,
 ) -> tuple[float, dict[str, list[float]]]:
     """The warm-up's share, and what every proxy (and term of SiGeo) says of these architectures, high for good.
 
@@ -92,16 +89,34 @@ def table_scores(
             f"{run} was warmed up on data {manifest['data']['fingerprint'][:12]}, the table was trained on {table.data[:12]}.",
             "Use a warm-up of the same prepared data.",
         )
-    share = WarmupConfig.model_validate(manifest["config"]).warmup.share
+    share = WarmupConfig.model_validate(manifest["config"]).warmup.data_share
     better = {proxy.name: 1.0 if proxy.higher_is_better else -1.0 for proxy in get_proxies(settings.proxies)}
     values: dict[str, list[float]] = {}
-    for result in score_archs(run, [table.archs[key] for key in keys], settings, workers, progress, engine):
-        for name, found in result["scores"].items():
-            values.setdefault(name, []).append(better[name] * found["value"])
-            if name in TERMS_OF and "reason" not in found:
-                for term, value in found["terms"].items():
+    for line in score_archs(run, [table.archs[key] for key in keys], settings, how):
+        for name, score in line.scores.items():
+            values.setdefault(name, []).append(better[name] * score.value)
+            if name in TERMS_OF and score.reason is None:
+                for term, value in score.terms.items():
                     values.setdefault(f"{name}.{term}", []).append(-value if term == "loss" else value)
-    return share, {name: found for name, found in values.items() if len(found) == len(keys)}
+    return share, {name: column for name, column in values.items() if len(column) == len(keys)}
+
+
+def shared_losses(
+    run: Path | str, described: Sequence[dict[str, Any]], rows: int, how: Execution | None = None
+) -> list[float]:
+    """Validation log loss of architectures under the shared weights of a warmed supernet, as they are."""
+    progress = (how or Execution()).progress
+    supernet, embeddings, data, config = load_warmed(run)
+    size = config.supernet.eval_batch_size
+    progress.phase("shared weights", len(described), "archs")
+    losses = []
+    with one_thread():
+        for one in described:
+            candidate = supernet.candidate(supernet.space.from_dict(one))
+            losses.append(evaluate(candidate, embeddings, data, "valid", batch_size=size, rows=rows)["logloss"])
+            progress.advance(1)
+    progress.end()
+    return losses
 
 
 def by_vote(columns: Sequence[Sequence[float]]) -> list[float]:
@@ -110,11 +125,11 @@ def by_vote(columns: Sequence[Sequence[float]]) -> list[float]:
 
 
 def ranked_curves(
-    run: Path | str, table: CtrTable, settings: ScoreSettings, candidates: int, workers: int = 1, progress: Progress | None = None
+    run: Path | str, table: CtrTable, settings: ScoreSettings, candidates: int, how: Execution | None = None
 ) -> list[RegretCurve]:
     """Regret of training the table's architectures in the order of each proxy; of all in a vote if there are several."""
     keys = list(table.archs)
-    _, values = table_scores(run, table, keys, settings, workers, progress)
+    _, values = table_scores(run, table, keys, settings, how)
     orders = {name: values[name] for name in settings.proxies}
     if len(orders) > 1:
         orders[VOTE] = by_vote(list(orders.values()))

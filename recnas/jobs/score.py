@@ -3,7 +3,7 @@
     RUN/frozen/          weights and scoring batches, mapped by the workers
     RUN/scores/ID.jsonl  one line per architecture, in the order of the list; ID stands for the settings
 
-The same command again reads what is there and goes on behind it.
+The same command again reads what is there and continues after it.
 """
 
 from __future__ import annotations
@@ -14,39 +14,34 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from recnas.engines.base import EngineChoice, open_engine
+from recnas.engines.execution import Execution
 from recnas.errors import RunError, SpaceError
-from recnas.evaluators.proxy import ScoreSettings, ScoreWork, freeze
-from recnas.progress import Progress
+from recnas.evaluators.base import Evaluation
+from recnas.evaluators.proxy import ProxyEvaluator, freeze
+from recnas.evaluators.settings import ScoreSettings
 from recnas.runs.folder import FolderLock, Ledger
+from recnas.runs.records import Scored, read_lines
+from recnas.seeds import stream
 from recnas.space.base import Space
 from recnas.space.nasrec.json import to_dict
 from recnas.tasks.archs import named_arch
 from recnas.train.warmup import load_warmed
-
-DRAW_STREAM = 4  # keeps drawn architectures apart from every other draw of a seed
 
 
 def score_archs(
     run: Path | str,
     archs: Sequence[dict[str, Any]] | int,
     settings: ScoreSettings | None = None,
-    workers: int = 1,
-    progress: Progress | None = None,
-    engine: EngineChoice | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Yield one result per architecture: `key`, `arch`, `scores`, `seconds`.
+    how: Execution | None = None,
+) -> Iterator[Scored]:
+    """Yield one record per architecture, in the order of the list.
 
     Args:
         run: a warm-up run.
         archs: architectures as dictionaries, or how many to draw.
     """
-    settings = settings or ScoreSettings()
-    progress = progress or Progress(quiet=True)
-    where = engine or EngineChoice()
-    where.check()
+    settings, how = settings or ScoreSettings(), how or Execution()
+    how.check()
     supernet, embeddings, data, config = load_warmed(run)
     space = supernet.space
     described = draw_archs(space, settings.seed, archs) if isinstance(archs, int) else list(archs)
@@ -55,50 +50,66 @@ def score_archs(
     made_from = {
         "data": data.fingerprint,
         "supernet": supernet.describe(),
-        "warmup": config.model_dump(mode="json", exclude={"data": True, "train": {"checkpoint_seconds"}}),
+        "warmup": config.model_dump(mode="json"),
     }
     frozen = freeze(folder / "frozen", supernet, embeddings, data, settings, made_from)
-    work = ScoreWork(str(frozen), config.space, supernet.shape, settings, warmed=config.warmup.share > 0)
+    warmed = config.warmup.data_share > 0
+    work = ProxyEvaluator(str(frozen), config.space, supernet.shape, settings, warmed)
     del supernet, embeddings  # the workers map their own
     with FolderLock(folder / "scores"):
         ledger = Ledger(folder / "scores" / f"{_identity(settings, described)}.jsonl")
-        done = ledger.read()
-        progress.phase("score", len(described), "archs")
-        known: dict[str, dict[str, Any]] = {}
-        for event, key in zip(done, keys):
-            if event["key"] != key:
-                raise RunError(
-                    f"{ledger.path} belongs to another list of architectures.",
-                    "Remove that file and repeat the command.",
-                )
-            known.setdefault(key, event)
-            progress.advance(1)
-            yield event
-        rest = list(zip(described, keys))[len(done) :]
-        fresh: dict[str, dict[str, Any]] = {}  # by key: the same network is scored once
-        for arch, key in rest:
+        try:
+            yield from _scored(ledger, work, list(zip(keys, described)), how)
+        finally:
+            ledger.close()
+
+
+def _scored(
+    ledger: Ledger, work: ProxyEvaluator, wanted: list[tuple[str, dict[str, Any]]], how: Execution
+) -> Iterator[Scored]:
+    """What the file holds, then the rest; the same network is scored once."""
+    done: list[Scored] = read_lines("scores", ledger.read(), str(ledger.path))
+    how.progress.phase("score", len(wanted), "archs")
+    known: dict[str, Scored] = {}
+    for line, (key, _) in zip(done, wanted):
+        if line.key != key:
+            raise RunError(
+                f"{ledger.path} belongs to another list of architectures.",
+                "Remove that file and repeat the command.",
+            )
+        known.setdefault(key, line)
+        how.progress.advance(1)
+        yield line
+    rest = wanted[len(done) :]
+    fresh = {key: arch for key, arch in reversed(rest) if key not in known}
+    fresh = {key: fresh[key] for key, _ in rest if key in fresh}  # in the order of the list
+    with how.open(work) as engine:
+        results = engine.map(fresh.values())
+        for key, arch in rest:
             if key not in known:
-                fresh.setdefault(key, arch)
-        with open_engine(work, workers, where.kind, where.address) as opened:
-            results = opened.map(fresh.values())
-            for arch, key in rest:
-                if key not in known:
-                    known[key] = next(results)
-                event = {
-                    "key": key,
-                    "arch": arch,
-                    **{name: value for name, value in known[key].items() if name not in ("key", "arch")},
-                }
-                ledger.append(event)
-                progress.advance(1)
-                yield event
-        ledger.close()
-        progress.end()
+                known[key] = scored_line(key, arch, next(results))
+            line = known[key].model_copy(update={"arch": arch})
+            ledger.append(line.to_json())
+            how.progress.advance(1)
+            yield line
+    how.progress.end()
+
+
+def scored_line(key: str, arch: dict[str, Any], evaluation: Evaluation, text: str | None = None) -> Scored:
+    return Scored(
+        key=key,
+        arch=arch,
+        text=text,
+        scores=dict(evaluation.scores),
+        failed=evaluation.failed,
+        facts=dict(evaluation.extras),
+        seconds=evaluation.seconds,
+    )
 
 
 def draw_archs(space: Space[Any], seed: int, n: int) -> list[dict[str, Any]]:
     """`n` architectures; the list of a larger `n` begins with that of a smaller one."""
-    rng = np.random.default_rng([seed, DRAW_STREAM])
+    rng = stream(seed, "scored-architectures")
     return [space.to_dict(space.sample(rng)) for _ in range(n)]
 
 

@@ -39,9 +39,8 @@ from torch import Tensor
 
 from recnas.bench.correlation import rank_correlation
 from recnas.config import Settings
-from recnas.engines.base import open_engine
+from recnas.engines.execution import Execution
 from recnas.errors import ConfigError, DataError
-from recnas.progress import Progress
 from recnas.proxies.base import Stats
 from recnas.proxies.gradients import GradientMoments, batch_gradients
 from recnas.proxies.network import ScoringBatch
@@ -129,10 +128,10 @@ class TrainAndMeasure:
 
 
 def experiment1(
-    settings: Experiment1, out: Path | str, workers: int = 1, progress: Progress | None = None
+    settings: Experiment1, out: Path | str, how: Execution | None = None
 ) -> list[dict[str, Any]]:
     """Train what is not trained yet, correlate, write `result.json`; one row per (statistic, warm-up, split)."""
-    progress = progress or Progress(quiet=True)
+    how = how or Execution()
     images = load(settings)
     rows = len(images.train[1])
     if settings.batch * settings.batches > rows:
@@ -145,13 +144,13 @@ def experiment1(
     with run.locked():
         found = {(event["seed"], event["width"]): event for event in run.ledger.read()}
         rest = [task for task in tasks if task not in found]
-        progress.phase("train", len(rest), "networks")
-        with open_engine(TrainAndMeasure(settings), workers) as engine:
+        how.progress.phase("train", len(rest), "networks")
+        with how.open(TrainAndMeasure(settings)) as engine:
             for task, result in zip(rest, engine.map(rest)):
                 found[task] = {"event": "network", "seed": task[0], "width": task[1], **result}
                 run.ledger.append(found[task])
-                progress.advance(1)
-        progress.end()
+                how.progress.advance(1)
+        how.progress.end()
         table = correlations([found[task] for task in tasks], settings)
         write_json(run.path / "result.json", {"data": settings.data, "networks": len(tasks), "rows": table})
     return table

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from recnas.runs.folder import RunDir
-from recnas.runs.records import PhaseBegun, PhaseDone, Record, read_search_lines
+from recnas.runs.records import PhaseBegun, PhaseDone, Record, read_lines
 
 R = TypeVar("R", bound=Record)
 
@@ -25,7 +25,7 @@ class Book:
 
     def __init__(self, run: RunDir, workers: int = 1) -> None:
         self._run, self._workers = run, workers
-        self.records: list[Record] = read_search_lines(run.ledger.read(), str(run.ledger.path))
+        self.records: list[Record] = read_lines("search", run.ledger.read(), str(run.ledger.path))
         self._last_write = run.ledger.path.stat().st_mtime if self.records else time.time()
 
     def append(self, record: Record) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 MANIFEST = "manifest.json"
 LEDGER = "ledger.jsonl"
 RESULT = "result.json"
@@ -12,3 +14,8 @@ NETWORK = "network/"  # prefixes of tensor names in a checkpoint
 EMBEDDINGS = "embeddings/"
 TABLE = "table/"
 BATCH = "batch/"
+
+
+def file_name(name: str) -> str:
+    """A model's name as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9+-]", "_", name)

@@ -75,8 +75,21 @@ class Trained(Record):
     seconds: float = 0.0
 
 
+class Scored(Record):
+    """One architecture of a list and its scores."""
+
+    event: Literal["scored"] = "scored"
+    key: str
+    arch: dict[str, Any]
+    text: str | None = None  # in the notation of the space's authors, where there is one
+    scores: dict[str, ScoreRecord] = {}
+    failed: str | None = None
+    facts: dict[str, Any] = {}  # of a warm-up before it
+    seconds: float = 0.0
+
+
 class SeedTraining(Record):
-    """One seed of a training run, or of an entrant of a comparison."""
+    """One seed of a training run."""
 
     event: Literal["seed"] = "seed"
     seed: int
@@ -122,23 +135,68 @@ class RandomTrace(Record):
     trace: float
 
 
+class ModelTraining(Record):
+    """One training of a comparison: a tuning trial, or one seed of the chosen settings."""
+
+    event: Literal["trial", "seed"]
+    id: str
+    model: str  # its label
+    choice: dict[str, Any]
+    seed: int
+    trial: int | None = None
+    params: int | None = None
+    macs: int | None = None
+    embedding_params: int | None = None
+    steps: int | None = None
+    train_rows: int = 0
+    train_loss: float | None = None
+    valid: Metrics = {}
+    test: Metrics = {}
+    failed: str | None = None
+    seconds: float | None = None
+    rows_per_second: float | None = None
+
+
+class ModelLatency(Record):
+    """How fast an untrained network of a comparison answers."""
+
+    event: Literal["latency"] = "latency"
+    id: str
+    model: str
+    p50_ms_1: float
+    p99_ms_1: float
+    p50_ms_512: float
+    p99_ms_512: float
+
+    @property
+    def times(self) -> dict[str, float]:
+        return self.model_dump(exclude={"event", "id", "model"})
+
+
 SearchLine = Annotated[
     Candidate | Trained | FinalTest | PhaseBegun | PhaseDone | RandomTrace, Field(discriminator="event")
 ]
-_SEARCH_LINE: TypeAdapter[Any] = TypeAdapter(SearchLine)
+CompareLine = Annotated[ModelTraining | ModelLatency, Field(discriminator="event")]
+_LINES: dict[str, TypeAdapter[Any]] = {
+    "search": TypeAdapter(SearchLine),
+    "compare": TypeAdapter(CompareLine),
+    "train": TypeAdapter(SeedTraining),
+    "bench": TypeAdapter(Trained),
+    "scores": TypeAdapter(Scored),
+}
 
 
-def read_search_lines(lines: Iterable[Mapping[str, Any]], source: str) -> list[Any]:
-    """The records of a search's ledger, in order; `source` is its file, for messages."""
+def read_lines(kind: str, lines: Iterable[Mapping[str, Any]], source: str) -> list[Any]:
+    """The records of a run's ledger, in order; `kind` is the run's, `source` its file, for messages."""
     records = []
     for number, line in enumerate(lines, start=1):
         try:
-            records.append(_SEARCH_LINE.validate_python(dict(line)))
+            records.append(_LINES[kind].validate_python(dict(line)))
         except ValidationError as error:
             fault = error.errors()[0]
-            where = ".".join(str(part) for part in fault["loc"][1:]) or "event"
+            where = ".".join(str(part) for part in fault["loc"]) or "event"
             raise RunError(
-                f"{source} line {number} is not a line of a search: {where}: {fault['msg'][:80]}.",
+                f"{source} line {number} is not a line of a {kind} run: {where}: {fault['msg'][:80]}.",
                 "The run was written by another version of recnas, or changed since. Start a new run directory.",
             ) from None
     return records

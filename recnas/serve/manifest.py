@@ -3,7 +3,7 @@
     model.json          how raw columns become inputs, and where the model comes from
     vocab/COLUMN.json   the values of a sparse column as a list of texts: value number i has the id i + 2
     rows.py             how a raw row becomes inputs by these files: a copy of `recnas/data/serving.py`
-    score_row.py        a program that scores raw rows: a copy of `export_score_row.py`
+    score_row.py        a program that scores raw rows: a copy of `recnas.serve.score_row`
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseFiel
 from recnas.serve.load import TrainedModel
 
 FORMAT = "recnas-export/1"
-_SCORE_ROW = Path(__file__).with_name("export_score_row.py")
+_SCORE_ROW = Path(__file__).with_name("score_row.py")
 _VALUES_AT_A_TIME = 1 << 16
 
 

@@ -90,10 +90,10 @@ class Task(ABC):
     def describe(self, arch: Any) -> dict[str, Any]:
         return self.space.to_dict(arch)
 
-    def warn(self, how: Execution) -> None:
+    def warn(self, how: Execution) -> None:  # noqa: B027 - nothing to say by default
         """Say what a user should know of the data before time is spent on them."""
 
-    def prepare(self, run: RunDir, how: Execution, threads: int) -> None:
+    def prepare(self, run: RunDir, how: Execution, threads: int) -> None:  # noqa: B027 - most have none
         """The phase `warmup`, for tasks that have it; what is there already is not made again."""
 
     @abstractmethod

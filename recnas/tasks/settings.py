@@ -22,6 +22,7 @@ from recnas.searchers.limits import ARITHMETIC, MEASURED
 from recnas.searchers.objective import Objectives
 from recnas.searchers.registry import AnySearcher
 from recnas.searchers.settings import EvolutionSettings, LimitSettings
+from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.networks import cost, vision_space, vision_spaces
 from recnas.space.settings import SpaceSettings
 from recnas.train.images import ImageSource, ImageSplit, ImageTraining
@@ -274,3 +275,16 @@ class GradientSearchConfig(Settings):
 
     def identity(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
+
+
+# Scoring cells without a search
+
+
+class CellScoring(VisionScoreSettings):
+    """How cells of a table are scored: of which space, on which images."""
+
+    space: SpaceSettings = SpaceSettings(name=NASBENCH201)
+    images: ImageSource = ImageSource(rows=640)
+    batches: int = Field(2, ge=1)
+    channels: int | None = Field(16, ge=1)
+    cells: int | None = Field(5, ge=1)

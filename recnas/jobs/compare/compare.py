@@ -1,4 +1,4 @@
-"""Lay models side by side on one data set: same rows, tables, optimizer, tuning budget and seeds.
+"""Compare models on one data set: same rows, tables, optimizer, tuning budget and seeds.
 
     RUN/manifest.json      settings, data fingerprint, tuning budget, versions
     RUN/ledger.jsonl       one line per tuning trial, per (model, seed), per latency measurement
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from recnas.jobs.compare_latency import measure
+import torch
 
 from recnas.bench.bootstrap import Difference, RowSums, paired_bootstrap, row_sums
 from recnas.bench.floor import guess_logits
@@ -25,13 +25,16 @@ from recnas.bench.leaderboard import headline, model_row, rank, write_board
 from recnas.bench.other_models import why_not
 from recnas.data.prepared import PreparedData
 from recnas.data.quality import warn_of_data
-from recnas.engines.base import EngineChoice, open_engine
+from recnas.data.schema import Schema
+from recnas.engines.execution import Execution
 from recnas.errors import ConfigError
-from recnas.jobs.compare.entrants import Choice, Entrant, find_entrant, resolve
-from recnas.jobs.compare.work import CompareWork, Item, predictions_path
-from recnas.progress import Progress
+from recnas.jobs.compare.entrants import Choice, Entrant, OtherLibrary, Trainable
+from recnas.jobs.compare.resolve import find_entrant, resolve
+from recnas.jobs.compare.work import CompareWork, Trial, predictions_path
 from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
+from recnas.runs.records import ModelLatency, ModelTraining, Record, read_lines
+from recnas.train.latency import latency_percentiles
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import NOT_THE_RESULT
 
@@ -47,26 +50,23 @@ def compare(
     seeds: int = 3,
     first_seed: int = 0,
     tune: int = 0,
-    workers: int = 1,
     keep: bool = False,
-    progress: Progress | None = None,
-    engine: EngineChoice | None = None,
+    how: Execution | None = None,
 ) -> dict[str, Any]:
-    """Run a comparison, or what is missing of one; the number of workers changes no figure.
+    """Run a comparison, or what is missing of one; the number of workers changes nothing but speeds.
 
     Args:
-        models: see `recnas.jobs.compare.entrants`. reference: what the others are compared with; the first
+        models: see `recnas.jobs.compare.resolve`. reference: what the others are compared with; the first
             model if None.
         tune: trials per model, the model's defaults among them; 0 takes the defaults as they are.
         keep: keep the weights of every final training under RUN/models.
     """
-    settings = settings or TrainSettings()
-    engine = engine or EngineChoice()
-    engine.check()
+    settings, how = settings or TrainSettings(), how or Execution()
+    how.check()
     entrants = resolve(models, data)
     compared_with = find_entrant(reference, entrants) if reference else entrants[0]
     _check_budget(entrants, settings, tune)
-    skipped = {e.label: why for e in entrants if e.kind == "floor" and (why := why_not(e.id))}
+    skipped = {e.label: why for e in entrants if isinstance(e, OtherLibrary) and (why := why_not(e.id))}
     entrants = [entrant for entrant in entrants if entrant.label not in skipped]
     if compared_with.label in skipped:
         raise ConfigError(
@@ -81,9 +81,9 @@ def compare(
         tune=tune,
         first_seed=first_seed,
     )
-    warn_of_data(data, progress or Progress(quiet=True))
+    warn_of_data(data, how.progress)
     with run.locked():
-        job = _Comparison(data, run, settings, entrants, workers, keep, progress or Progress(quiet=True), engine)
+        job = _Comparison(data, run, settings, entrants, keep, how)
         choices = job.tune(tune, first_seed)
         job.train(choices, range(first_seed, first_seed + seeds))
         job.time(choices)
@@ -95,13 +95,13 @@ def compare(
 
 def _check_budget(entrants: Sequence[Entrant], settings: TrainSettings, tune: int) -> None:
     """The same number of trials for all, or none: a small grid must not get fewer in silence."""
-    most = {e.label: len(e.choices(settings, 10**9, 0)) for e in entrants}
-    label = min(most, key=lambda name: most[name])
-    if tune > most[label]:
+    smallest = min(entrants, key=lambda entrant: entrant.points(settings))
+    most = smallest.points(settings)
+    if tune > most:
         raise ConfigError(
-            f"--tune {tune} is more than the grid of {label} has: {most[label]} points. Every model gets the same "
+            f"--tune {tune} is more than the grid of {smallest.label} has: {most} points. Every model gets the same "
             "number of trials.",
-            f"Use --tune {most[label]} or less.",
+            f"Use --tune {most} or less.",
         )
 
 
@@ -112,16 +112,13 @@ class _Comparison:
         run: RunDir,
         settings: TrainSettings,
         entrants: list[Entrant],
-        workers: int,
         keep: bool,
-        progress: Progress,
-        engine: EngineChoice,
+        how: Execution,
     ) -> None:
-        self.engine = engine
         self.data, self.folder, self.settings = data, run, settings
-        self.entrants, self.workers, self.progress = entrants, workers, progress
+        self.entrants, self.how = entrants, how
         self.work = CompareWork(str(data.path), settings, str(run.path), keep)
-        self.events = run.ledger.read()
+        self.records: list[Record] = read_lines("compare", run.ledger.read(), str(run.ledger.path))
 
     # Phases
 
@@ -129,62 +126,68 @@ class _Comparison:
         """The choice of every model: the best trial on validation, or its defaults."""
         drawn = {e.id: e.choices(self.settings, trials, first_seed) for e in self.entrants}
         if trials > 1:
-            items = [
-                Item(entrant, choice, first_seed + TUNING_SEED, number)
+            missing = [
+                Trial(entrant, choice, first_seed + TUNING_SEED, number)
                 for entrant in self.entrants
                 for number, choice in enumerate(drawn[entrant.id])
-                if self._find("trial", entrant, trial=number) is None
+                if self._trial(entrant, number) is None
             ]
-            self._run("tune", len(self.entrants) * trials, items)
+            self._run("tune", len(self.entrants) * trials, missing)
         return {e.id: self._best(e, drawn[e.id]) for e in self.entrants}
 
     def train(self, choices: dict[str, Choice], seeds: Iterable[int]) -> None:
         wanted = [
-            Item(entrant, choices[entrant.id], seed)
+            Trial(entrant, choices[entrant.id], seed)
             for seed in seeds  # every model once before any twice: a board is useful early
             for entrant in self.entrants
             if seed in self._seeds_of(entrant, seeds)
         ]
-        missing = [item for item in wanted if not self._is_done(item)]
-        self._run("train", len(wanted), missing)
+        self._run("train", len(wanted), [trial for trial in wanted if not self._is_done(trial)])
 
     def time(self, choices: dict[str, Choice]) -> None:
         """Latency, one model after the other while nothing else of ours runs."""
+        schema = self.data.schema
+        one_row = Schema.of_shape(schema.n_dense, [3] * schema.n_sparse)  # look-ups are not timed
+        tables = self.settings.embeddings.model_copy(update={"cap": None})
+        settings = self.settings.model_copy(update={"embeddings": tables})
         for entrant in self.entrants:
-            if entrant.kind != "floor" and self._find("latency", entrant) is None:
-                found = measure(entrant, choices[entrant.id], self.data.schema, self.settings)
-                self._append({"event": "latency", "id": entrant.id, "model": entrant.label, **found})
+            if isinstance(entrant, Trainable) and self._latency(entrant) is None:
+                built = entrant.build(choices[entrant.id], one_row, settings, 0, torch.device("cpu"))
+                times = latency_percentiles(
+                    built.network, schema.n_dense, schema.n_sparse, built.embeddings.width
+                )
+                self._append(ModelLatency(id=entrant.id, model=entrant.label, **times))
 
     def board(
         self, choices: dict[str, Choice], reference: Entrant, seeds: Iterable[int], tune: int
     ) -> dict[str, Any]:
         label = np.asarray(self.data.array("test", "label"))
         failed: dict[str, str] = {}
-        events: dict[str, list[dict[str, Any]]] = {}
+        lines: dict[str, list[ModelTraining]] = {}
         sums: dict[str, list[RowSums]] = {}
         for entrant in self.entrants:
-            found = [self._find("seed", entrant, seed=seed) for seed in self._seeds_of(entrant, seeds)]
-            mine = [event for event in found if event is not None]
-            if broken := [event for event in mine if "failed" in event]:
-                failed[entrant.label] = f"seed {broken[0]['seed']}: {broken[0]['failed']}"
+            of_seeds = [self._seed(entrant, seed) for seed in self._seeds_of(entrant, seeds)]
+            mine = [line for line in of_seeds if line is not None]
+            if broken := [line for line in mine if line.failed is not None]:
+                failed[entrant.label] = f"seed {broken[0].seed}: {broken[0].failed}"
                 continue
-            events[entrant.id] = mine
-            items = [Item(entrant, choices[entrant.id], event["seed"]) for event in mine]
+            lines[entrant.id] = mine
+            trials = [Trial(entrant, choices[entrant.id], line.seed) for line in mine]
             sums[entrant.id] = [
-                row_sums(np.load(predictions_path(self.folder.path, item)), label) for item in items
+                row_sums(np.load(predictions_path(self.folder.path, trial)), label) for trial in trials
             ]
         train_rate = self.data.manifest["click_rate"]["train"]
         guess = row_sums(guess_logits(train_rate or 0.0, self.data.rows("train"), len(label)), label)
         rows = []
         for entrant in self.entrants:
-            if entrant.id in events:
+            if entrant.id in lines:
                 to_guess = paired_bootstrap(sums[entrant.id], [guess])
-                latency = self._find("latency", entrant)
-                times = {k: v for k, v in (latency or {}).items() if k.startswith("p")}
+                latency = self._latency(entrant)
                 difference: Difference | None = None
                 if entrant.id != reference.id and reference.id in sums:
                     difference = paired_bootstrap(sums[entrant.id], sums[reference.id])
-                rows.append(model_row(entrant.label, events[entrant.id], tune, times or None, difference, to_guess))
+                times = latency.times if latency is not None else None
+                rows.append(model_row(entrant.label, lines[entrant.id], tune, times, difference, to_guess))
         ranked = rank(rows)
         return {
             "data": self.data.fingerprint,
@@ -194,49 +197,57 @@ class _Comparison:
             "tune": tune,
             "guess": {"click_rate": train_rate, "logloss": guess.logloss},
             "models": ranked,
-            "headline": headline(ranked, {e.id for e in self.entrants if e.kind == "arch"}, sums),
+            "headline": headline(ranked, {e.id for e in self.entrants if e.searched}, sums),
             "failed": failed,
         }
 
     # Help
 
-    def _run(self, name: str, total: int, items: list[Item]) -> None:
-        self.progress.phase(name, total, "trainings")
-        self.progress.advance(total - len(items))
-        if items:
-            with open_engine(self.work, self.workers, self.engine.kind, self.engine.address) as engine:
-                for event in engine.map(items):
-                    self._append(event)
-                    valid = event.get("valid")
-                    note = f"validation log loss {valid['logloss']:.5f}" if valid else "failed"
-                    self.progress.advance(1, note=f"{event['model']} {note}")
-        self.progress.end()
+    def _run(self, name: str, total: int, trials: list[Trial]) -> None:
+        progress = self.how.progress
+        progress.phase(name, total, "trainings")
+        progress.advance(total - len(trials))
+        if trials:
+            with self.how.open(self.work) as engine:
+                for line in engine.map(trials):
+                    self._append(line)
+                    loss = line.valid.get("logloss")
+                    note = "failed" if loss is None else f"validation log loss {loss:.5f}"
+                    progress.advance(1, note=f"{line.model} {note}")
+        progress.end()
 
     def _best(self, entrant: Entrant, drawn: list[Choice]) -> Choice:
         """Lowest validation log loss, the earlier of equals; the defaults if no trial came through."""
         judged = [
-            (event["valid"]["logloss"], number)
+            (loss, number)
             for number in range(len(drawn))
-            if (event := self._find("trial", entrant, trial=number)) and "failed" not in event
+            if (line := self._trial(entrant, number)) and (loss := line.valid.get("logloss")) is not None
         ]
         return drawn[min(judged)[1]] if judged else drawn[0]
 
     def _seeds_of(self, entrant: Entrant, seeds: Iterable[int]) -> list[int]:
-        """A floor repeats itself exactly: one fit stands for all seeds."""
-        return list(seeds)[:1] if entrant.kind == "floor" else list(seeds)
+        """One fit stands for all seeds of a model that repeats itself exactly."""
+        return list(seeds)[:1] if entrant.repeats else list(seeds)
 
-    def _is_done(self, item: Item) -> bool:
-        event = self._find("seed", item.entrant, seed=item.seed)
-        return event is not None and ("failed" in event or predictions_path(self.folder.path, item).exists())
+    def _is_done(self, trial: Trial) -> bool:
+        line = self._seed(trial.entrant, trial.seed)
+        if line is None:
+            return False
+        return line.failed is not None or predictions_path(self.folder.path, trial).exists()
 
-    def _find(self, kind: str, entrant: Entrant, **facts: int) -> dict[str, Any] | None:
-        """The last such line of the ledger."""
-        for event in reversed(self.events):
-            wanted = {"event": kind, "id": entrant.id, **facts}
-            if all(event.get(name) == value for name, value in wanted.items()):
-                return event
-        return None
+    def _trial(self, entrant: Entrant, number: int) -> ModelTraining | None:
+        return self._last(lambda line: line.event == "trial" and line.id == entrant.id and line.trial == number)
 
-    def _append(self, event: dict[str, Any]) -> None:
-        self.folder.ledger.append(event)
-        self.events.append(event)
+    def _seed(self, entrant: Entrant, seed: int) -> ModelTraining | None:
+        return self._last(lambda line: line.event == "seed" and line.id == entrant.id and line.seed == seed)
+
+    def _latency(self, entrant: Entrant) -> ModelLatency | None:
+        return self._last(lambda line: line.event == "latency" and line.id == entrant.id)
+
+    def _last(self, fits: Any) -> Any:
+        """The last record that fits."""
+        return next((record for record in reversed(self.records) if fits(record)), None)
+
+    def _append(self, record: Record) -> None:
+        self.folder.ledger.append(record.to_json())
+        self.records.append(record)

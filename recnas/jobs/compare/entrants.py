@@ -1,28 +1,24 @@
-"""What `recnas compare` can put side by side, and what tuning may change about each.
-
-dlrm, deepfm, ...   a model of the zoo              RUN:best     the winner of a finished search
-sklearn-lr          scikit-learn's, as a floor      ARCH.json    any NASRec architecture
-lightgbm            likewise, if it is installed    all          the whole zoo and scikit-learn's
-"""
+"""The models of a comparison: what each is made of, and what tuning may change about it."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import nn
 
 from recnas.baselines.base import Baseline, InputShape, start_tables
 from recnas.baselines.counts import count_macs, count_params
 from recnas.baselines.zoo import LEARNING_RATES, ZOO, build, find_name
-from recnas.bench.other_models import FLOORS
+from recnas.bench.other_models import OTHER_MODELS
 from recnas.config import nearest
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
@@ -30,6 +26,8 @@ from recnas.errors import ConfigError, RecnasError
 from recnas.model.embeddings import Embeddings
 from recnas.model.nasrec.subnet import new_subnet
 from recnas.runs.folder import RunDir
+from recnas.runs.layout import RESULT, WINNER_FILE
+from recnas.seeds import stream
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.json import from_dict, to_dict
@@ -38,126 +36,7 @@ from recnas.train.settings import TrainSettings
 from recnas.train.setup import make_embeddings, net_shape
 
 Choice = dict[str, Any]  # the learning rate and whatever else of a model tuning may change; JSON-able
-DRAW_STREAM = 5  # keeps tuning's draws apart from every other use of a seed
-
-
-@dataclass(frozen=True)
-class Entrant:
-    """One row of the leaderboard. `id` stands for it in the ledger, `label` on the screen."""
-
-    id: str
-    label: str
-    kind: Literal["baseline", "arch", "floor"]
-    arch: dict[str, Any] | None = None  # the architecture, and how its search had its networks built
-    options: tuple[tuple[str, Any], ...] = ()
-
-    def grid(self, optimizer: str) -> dict[str, tuple[Any, ...]]:
-        """Everything tuning may change, by name."""
-        if self.kind == "floor":
-            return dict(FLOORS[self.id].grid)
-        rates = {"lr": LEARNING_RATES[optimizer]}
-        return {**rates, **ZOO[self.id].grid} if self.kind == "baseline" else rates
-
-    def default(self, settings: TrainSettings) -> Choice:
-        if self.kind == "floor":
-            return {name: FLOORS[self.id].default[name] for name in FLOORS[self.id].grid}
-        choice: Choice = {"lr": settings.lr}
-        if self.kind == "baseline":
-            chosen = ZOO[self.id].settings()
-            choice |= {name: getattr(chosen, name) for name in ZOO[self.id].grid}
-        return json.loads(json.dumps(choice))
-
-    def choices(self, settings: TrainSettings, trials: int, seed: int) -> list[Choice]:
-        """The default and further points of the grid, drawn without repeats; fewer if the grid ends.
-
-        More trials are the same trials and more: the order depends on the seed and the model alone.
-        """
-        default, grid = self.default(settings), self.grid(settings.optimizer)
-        points = [
-            json.loads(json.dumps(dict(zip(grid, values)))) for values in itertools.product(*grid.values())
-        ]
-        rng = np.random.default_rng([seed, DRAW_STREAM, zlib.crc32(self.id.encode())])
-        drawn = [points[i] for i in rng.permutation(len(points))]
-        return [default, *(point for point in drawn if point != default)][: max(1, trials)]
-
-
-def resolve(names: Sequence[str], data: PreparedData) -> list[Entrant]:
-    """Entrants by name, in the order given. Every mistake is reported at once."""
-    found: dict[str, Entrant] = {}
-    faults: list[str] = []
-    for name in names:
-        try:
-            entrants = _resolve(name, data)
-        except RecnasError as error:
-            faults.append(f"{error.what}{f' ({error.fix})' if error.fix else ''}")
-            continue
-        for entrant in entrants:
-            earlier = found.get(entrant.id)
-            if earlier is not None and name != "all":
-                same = f" as {earlier.label}" if earlier.label != entrant.label else ""
-                faults.append(f"{name} is the same model{same}, named twice")
-            elif earlier is None:
-                if any(entrant.label == other.label for other in found.values()):
-                    entrant = replace(entrant, label=f"{entrant.label} ({entrant.id[:8]})")
-                found[entrant.id] = entrant
-    if not names:
-        faults.append("no model is named")
-    if faults:
-        lines = "\n".join(f"  - {fault}" for fault in faults)
-        raise ConfigError(
-            f"these models cannot be compared:\n{lines}",
-            f"Hand-crafted: {', '.join([*ZOO, *FLOORS])}, or all. Searched: RUN:best. Architectures: ARCH.json.",
-        )
-    return list(found.values())
-
-
-def find_entrant(name: str, entrants: Sequence[Entrant]) -> Entrant:
-    """The entrant a user means by `name`: label, id, alias or the same text as in --models."""
-    for entrant in entrants:
-        if name in (entrant.label, entrant.id) or find_name(name) == entrant.id:
-            return entrant
-    labels = [entrant.label for entrant in entrants]
-    raise ConfigError(
-        f"--reference {name} is not among the models that are compared; {nearest(name, labels)}",
-        f"Add it to --models, or choose one of: {', '.join(labels)}",
-    )
-
-
-def _resolve(name: str, data: PreparedData) -> list[Entrant]:
-    if name == "all":
-        return [*(Entrant(n, n, "baseline") for n in ZOO), Entrant("sklearn-lr", "sklearn-lr", "floor")]
-    if (known := find_name(name)) is not None:
-        return [Entrant(known, known, "baseline")]
-    if name in FLOORS:
-        return [Entrant(name, name, "floor")]
-    if name.endswith(":best"):
-        return [_searched(name, Path(name.removesuffix(":best")), data)]
-    if name.endswith(".json") or Path(name).is_file():
-        return [_architecture(named_arch(name), Path(name).stem, {})]
-    raise ConfigError(f"there is no model {name!r}; {nearest(name.lower(), [*ZOO, *FLOORS])}")
-
-
-def _searched(name: str, path: Path, data: PreparedData) -> Entrant:
-    run = RunDir.open(path)
-    run.check("search")
-    manifest = run.manifest()
-    theirs = manifest["data"]
-    if theirs["fingerprint"] != data.fingerprint:
-        raise ConfigError(
-            f"{name} was searched on other data ({theirs['path']}, fingerprint {theirs['fingerprint'][:12]}) than "
-            f"{data.path} ({data.fingerprint[:12]}): figures from different data say nothing about models; "
-            f"compare on {theirs['path']}, or train {path}/best.json here as an architecture"
-        )
-    if not (path / "result.json").exists():
-        raise ConfigError(f"{path} is not finished; continue it: recnas search --resume {path}")
-    final = manifest["config"]["final"]
-    train = final.get("retrain_train") or final["train"]
-    built = {key: train[key] for key in ("layernorm", "activation") if key in train}
-    return _architecture(named_arch(name), name, built)
-
-
-def _architecture(arch: NasrecArch, label: str, built: dict[str, Any]) -> Entrant:
-    return Entrant(arch.key, label, "arch", to_dict(arch), tuple(sorted(built.items())))
+Grid = Mapping[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -170,38 +49,141 @@ class Built:
     cost: dict[str, int]
 
 
-def build_entrant(
-    entrant: Entrant,
-    choice: Mapping[str, Any],
-    schema: Schema,
-    settings: TrainSettings,
-    seed: int,
-    device: torch.device,
-) -> Built:
-    """Network and tables of a trained entrant under one choice."""
-    width = settings.embeddings.width
-    changes: dict[str, Any] = {"lr": choice["lr"]}
-    if entrant.kind == "arch":
-        assert entrant.arch is not None
-        settings = settings.model_copy(update={**changes, **dict(entrant.options)})
-        arch = from_dict(entrant.arch)
-        network: nn.Module = new_subnet(arch, net_shape(schema, settings), seed)
-        counted = count(arch, schema, width=width, layernorm=settings.layernorm)
-        params, macs, columns = counted.params, counted.macs, width
-    else:
+@dataclass(frozen=True)
+class Entrant(ABC):
+    """One row of the leaderboard. `id` stands for it in the ledger, `label` on the screen."""
+
+    id: str
+    label: str
+    searched: ClassVar[bool] = False  # is it an architecture, rather than a hand-crafted model?
+    repeats: ClassVar[bool] = False  # does every seed give the same model?
+
+    @abstractmethod
+    def grid(self, optimizer: str) -> Grid:
+        """Everything tuning may change, by name."""
+
+    @abstractmethod
+    def default(self, settings: TrainSettings) -> Choice:
+        """The point of the grid it starts from."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What it is, as JSON, for files."""
+
+    def points(self, settings: TrainSettings) -> int:
+        """How many different choices there are; the default may lie off the grid."""
+        grid, default = self.grid(settings.optimizer), self.default(settings)
+        on_grid = all(default[name] in _plain(values) for name, values in grid.items())
+        return prod(map(len, grid.values())) + (not on_grid)
+
+    def choices(self, settings: TrainSettings, trials: int, seed: int) -> list[Choice]:
+        """The default and further points of the grid, drawn without repeats; fewer if the grid ends.
+
+        More trials are the same trials and more: the order depends on the seed and the model alone.
+        """
+        default, grid = self.default(settings), self.grid(settings.optimizer)
+        points = [_plain(dict(zip(grid, values))) for values in itertools.product(*grid.values())]
+        rng = stream(seed, "tuning-trials", zlib.crc32(self.id.encode()))
+        drawn = [points[i] for i in rng.permutation(len(points))]
+        return [default, *(point for point in drawn if point != default)][: max(1, trials)]
+
+
+class Trainable(Entrant):
+    """An entrant that our own trainer trains."""
+
+    @abstractmethod
+    def build(
+        self, choice: Choice, schema: Schema, settings: TrainSettings, seed: int, device: torch.device
+    ) -> Built:
+        """Network and tables under one choice."""
+
+
+@dataclass(frozen=True)
+class HandCrafted(Trainable):
+    """A model of the zoo."""
+
+    def grid(self, optimizer: str) -> Grid:
+        return {"lr": LEARNING_RATES[optimizer], **ZOO[self.id].grid}
+
+    def default(self, settings: TrainSettings) -> Choice:
+        chosen = ZOO[self.id].settings()
+        return _plain({"lr": settings.lr} | {name: getattr(chosen, name) for name in ZOO[self.id].grid})
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "hand-crafted", "model": self.id}
+
+    def build(
+        self, choice: Choice, schema: Schema, settings: TrainSettings, seed: int, device: torch.device
+    ) -> Built:
+        width = settings.embeddings.width
         shape = InputShape.of(schema, width)
-        chosen = {name: value for name, value in choice.items() if name != "lr"}
-        network = build(entrant.id, shape, chosen, seed)
+        network = build(self.id, shape, {name: value for name, value in choice.items() if name != "lr"}, seed)
         assert isinstance(network, Baseline)
-        params, macs, columns = (
-            count_params(network),
-            count_macs(network, shape),
-            network.table_width(width),
-        )
+        columns = network.table_width(width)
         padded = columns + (-columns % 4 if settings.embeddings.backend == "fused" else 0)
         tables = settings.embeddings.model_copy(update={"width": padded})
-        settings = settings.model_copy(update={**changes, "embeddings": tables})
-    embeddings = make_embeddings(schema, settings, seed, device)
-    start_tables(embeddings, network, width)
-    cost = {"params": params, "macs": macs, "embedding_params": sum(embeddings.rows) * columns}
-    return Built(network.to(device), embeddings, settings, cost)
+        settings = settings.model_copy(update={"lr": choice["lr"], "embeddings": tables})
+        embeddings = make_embeddings(schema, settings, seed, device)
+        start_tables(embeddings, network, width)
+        cost = {
+            "params": count_params(network),
+            "macs": count_macs(network, shape),
+            "embedding_params": sum(embeddings.rows) * columns,
+        }
+        return Built(network.to(device), embeddings, settings, cost)
+
+
+@dataclass(frozen=True)
+class Architecture(Trainable):
+    """A NASRec architecture, with how its search had its networks built."""
+
+    arch: dict[str, Any]
+    options: tuple[tuple[str, Any], ...] = ()
+    searched = True
+
+    def grid(self, optimizer: str) -> Grid:
+        return {"lr": LEARNING_RATES[optimizer]}
+
+    def default(self, settings: TrainSettings) -> Choice:
+        return {"lr": settings.lr}
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "architecture", "arch": self.arch, "options": _plain(dict(self.options))}
+
+    def build(
+        self, choice: Choice, schema: Schema, settings: TrainSettings, seed: int, device: torch.device
+    ) -> Built:
+        width = settings.embeddings.width
+        settings = settings.model_copy(update={"lr": choice["lr"], **dict(self.options)})
+        arch = from_dict(self.arch)
+        network = new_subnet(arch, net_shape(schema, settings), seed)
+        counted = count(arch, schema, width=width, layernorm=settings.layernorm)
+        embeddings = make_embeddings(schema, settings, seed, device)
+        start_tables(embeddings, network, width)
+        cost = {
+            "params": counted.params,
+            "macs": counted.macs,
+            "embedding_params": sum(embeddings.rows) * width,
+        }
+        return Built(network.to(device), embeddings, settings, cost)
+
+
+@dataclass(frozen=True)
+class OtherLibrary(Entrant):
+    """A model of another library, fitted on the same encoded rows."""
+
+    repeats = True
+
+    def grid(self, optimizer: str) -> Grid:
+        return dict(OTHER_MODELS[self.id].grid)
+
+    def default(self, settings: TrainSettings) -> Choice:
+        return {name: OTHER_MODELS[self.id].default[name] for name in OTHER_MODELS[self.id].grid}
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "other-library", "model": self.id}
+
+
+def _plain(value: Any) -> Any:
+    """As JSON gives it back: lists for tuples."""
+    return json.loads(json.dumps(value))

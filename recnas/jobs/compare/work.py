@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recnas.bench.other_models import run_floor
+from recnas.bench.other_models import run_other_model
 from recnas.data.prepared import PreparedData
 from recnas.errors import RunError
-from recnas.jobs.compare.entrants import Choice, Entrant, build_entrant
+from recnas.jobs.compare.entrants import Choice, Entrant, Trainable
 from recnas.progress import Progress
 from recnas.runs.folder import write_atomic, write_json
+from recnas.runs.layout import file_name
+from recnas.runs.records import ModelTraining
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork, Network, NotFinite
 from recnas.train.settings import TrainSettings
@@ -35,23 +35,19 @@ from recnas.train.slice_optim import Slice
 
 
 @dataclass(frozen=True)
-class Item:
-    """A tuning trial (`trial` is its number) or a final training (`trial` is None)."""
+class Trial:
+    """A tuning trial (`number` is its own) or a final training (`number` is None)."""
 
     entrant: Entrant
     choice: Choice
     seed: int
-    trial: int | None = None
+    number: int | None = None
 
     @property
     def name(self) -> str:
         """For files: unique within a run."""
-        number = f"seed-{self.seed}" if self.trial is None else f"trial-{self.trial}"
-        return f"{slug(self.entrant.id)}-{number}"
-
-
-def slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9+-]", "_", name)
+        which = f"seed-{self.seed}" if self.number is None else f"trial-{self.number}"
+        return f"{file_name(self.entrant.id)}-{which}"
 
 
 class TimedNetwork(FixedNetwork):
@@ -70,7 +66,7 @@ class TimedNetwork(FixedNetwork):
 
 @dataclass(frozen=True)
 class CompareWork:
-    """Trains one item after the other. A trial reads validation; a final training reads test once, at its end.
+    """Trains one trial after the other. A trial reads validation; a final training reads test once, at its end.
 
     Args:
         run: the comparison's run directory: checkpoints while they are needed, test logits for good.
@@ -82,47 +78,47 @@ class CompareWork:
     run: str
     keep: bool = False
 
-    def open(self) -> Callable[[Item], dict[str, Any]]:
+    def open(self) -> Callable[[Trial], ModelTraining]:
         data = PreparedData.open(self.data)
-        return lambda item: self._do(data, item)
+        return lambda trial: self._do(data, trial)
 
-    def _do(self, data: PreparedData, item: Item) -> dict[str, Any]:
-        event: dict[str, Any] = {
-            "event": "trial" if item.trial is not None else "seed",
-            "id": item.entrant.id,
-            "model": item.entrant.label,
-            "choice": item.choice,
-            "seed": item.seed,
-        }
-        if item.trial is not None:
-            event["trial"] = item.trial
-        splits = ("valid",) if item.trial is not None else ("valid", "test")
-        if item.entrant.kind == "floor":
-            facts, logits = run_floor(item.entrant.id, item.choice, data, self.settings, item.seed, splits)
+    def _do(self, data: PreparedData, trial: Trial) -> ModelTraining:
+        entrant = trial.entrant
+        splits = ("valid", "test") if trial.number is None else ("valid",)
+        if isinstance(entrant, Trainable):
+            facts, logits = self._train(data, trial, entrant, splits)
         else:
-            facts, logits = self._train(data, item, splits)
+            facts, logits = run_other_model(entrant.id, trial.choice, data, self.settings, trial.seed, splits)
         if "test" in logits:
-            write_logits(predictions_path(Path(self.run), item), logits["test"])
-        return {**event, **facts}
+            write_logits(predictions_path(Path(self.run), trial), logits["test"])
+        return ModelTraining(
+            event="seed" if trial.number is None else "trial",
+            id=entrant.id,
+            model=entrant.label,
+            choice=trial.choice,
+            seed=trial.seed,
+            trial=trial.number,
+            **facts,
+        )
 
     def _train(
-        self, data: PreparedData, item: Item, splits: tuple[str, ...]
+        self, data: PreparedData, trial: Trial, entrant: Trainable, splits: tuple[str, ...]
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         settings = self.settings
         device = choose_device(settings)
-        built = build_entrant(item.entrant, item.choice, data.schema, settings, item.seed, device)
-        loader = make_loader(data, built.settings, item.seed, device)
+        built = entrant.build(trial.choice, data.schema, settings, trial.seed, device)
+        loader = make_loader(data, built.settings, trial.seed, device)
         trainee = TimedNetwork(built.network)
         trainer = new_trainer(trainee, built.embeddings, loader, built.settings, device, data=data)
         made_from = {
             "data": data.fingerprint,
-            "model": json.loads(json.dumps(asdict(item.entrant))),
-            "choice": item.choice,
-            "seed": item.seed,
+            "model": entrant.describe(),
+            "choice": trial.choice,
+            "seed": trial.seed,
             "settings": built.settings.model_dump(mode="json", exclude=NOT_THE_RESULT),
         }
-        kept = self.keep and item.trial is None
-        folder = Path(self.run) / ("models" if kept else "work") / item.name
+        kept = self.keep and trial.number is None
+        folder = Path(self.run) / ("models" if kept else "work") / trial.name
         facts: dict[str, Any] = {**built.cost, "steps": trainer.total_steps, "train_rows": loader.rows}
         logits: dict[str, np.ndarray] = {}
         try:
@@ -157,8 +153,8 @@ class CompareWork:
         return facts, logits if "failed" not in facts else {}
 
 
-def predictions_path(run: Path, item: Item) -> Path:
-    return run / "predictions" / f"{item.name}.npy"
+def predictions_path(run: Path, trial: Trial) -> Path:
+    return run / "predictions" / f"{trial.name}.npy"
 
 
 def write_logits(path: Path, logits: np.ndarray) -> None:

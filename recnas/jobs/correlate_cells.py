@@ -21,15 +21,16 @@ from recnas.bench.guarantee import correlate_guarantee
 from recnas.bench.nasbench201 import Split
 from recnas.bench.pack_scores import pack_scores
 from recnas.bench.rank_change import rank_change
-from recnas.bench.score_table import ScoreTable
+from recnas.bench.score_table import ScoreColumn, ScoreTable
 from recnas.bench.truth import SpaceName, Truth, read_truth
 from recnas.config import Settings
-from recnas.engines.base import EngineChoice
+from recnas.engines.execution import Execution
 from recnas.errors import ConfigError, DataError
-from recnas.jobs.cells import CellSettings, sample_cells, score_cells
-from recnas.progress import Progress
+from recnas.jobs.score_cells import sample_cells, score_cells
 from recnas.runs.folder import write_json
 from recnas.space.registry import get_space
+from recnas.space.settings import SpaceSettings
+from recnas.tasks.settings import CellScoring
 
 
 class CellSpace(Settings):
@@ -53,7 +54,7 @@ class CellCorrelation(Settings):
     table: str | None = None  # of trained cells; null: nb201.parquet in the folder RECNAS_TABLES names
     scores: str | None = None  # a score table; null: score `cells` cells now
     cells: int | None = Field(1000, ge=2)  # random cells; null: all
-    score: CellSettings = CellSettings()
+    score: CellScoring = CellScoring()
     datasets: tuple[str, ...] = ("cifar10",)
     split: Split = "test"
     epochs: int = 200
@@ -72,13 +73,15 @@ class CellCorrelation(Settings):
 
     @model_validator(mode="after")
     def _one_space(self) -> CellCorrelation:
-        if "space" in self.score.model_fields_set and self.score.space != self.space.name:
-            raise ValueError(f"score.space is {self.score.space!r}, and space.name is {self.space.name!r}: say it in space.name alone")
+        if "space" in self.score.model_fields_set and self.score.space.name != self.space.name:
+            raise ValueError(
+                f"score.space is {self.score.space.name!r}, and space.name is {self.space.name!r}: say it in space.name alone"
+            )
         return self
 
 
 def correlate_config(
-    config: CellCorrelation, out: Path | str, workers: int = 1, progress: Progress | None = None, engine: EngineChoice | None = None
+    config: CellCorrelation, out: Path | str, how: Execution | None = None
 ) -> list[dict[str, Any]]:
     """Score what is not scored, correlate, write `correlation.json`; one row per (data set, proxy or guarantee)."""
     table = read_truth(config.space.name, config.table)
@@ -86,11 +89,11 @@ def correlate_config(
         table.accuracy(dataset, config.split, config.epochs)  # before hours go into scores that have nothing to stand beside
     out = Path(out)
     if config.shares:
-        return _correlate_shares(config, table, out, workers, progress, engine)
+        return _correlate_shares(config, table, out, how)
     if config.scores is None:
         chosen = sample_cells(table, len(table) if config.cells is None else config.cells)
-        settings = config.score.model_copy(update={"space": config.space.name})
-        score_cells([table.archs[row] for row in chosen], out, settings, workers, progress, engine)
+        settings = config.score.model_copy(update={"space": SpaceSettings(name=config.space.name)})
+        score_cells([table.archs[row] for row in chosen], out, settings, how)
         scores = pack_scores([out])
     else:
         scores = ScoreTable.read(config.scores, get_space(config.space.name).key)
@@ -102,7 +105,7 @@ def correlate_config(
 
 
 def _correlate_shares(
-    config: CellCorrelation, table: Truth, out: Path, workers: int, progress: Progress | None, engine: EngineChoice | None
+    config: CellCorrelation, table: Truth, out: Path, how: Execution | None
 ) -> list[dict[str, Any]]:
     """Every warm-up in a folder of its own, and how much better than at the first of them each proxy ranks."""
     rows: list[dict[str, Any]] = []
@@ -112,7 +115,7 @@ def _correlate_shares(
         score = config.score.model_copy(update={"warmup": config.score.warmup.model_copy(update={"share": share})})
         one = config.model_copy(update={"shares": (), "score": score})
         folder = out / f"warm-{100 * share:g}"
-        found = correlate_config(one, folder, workers, progress, engine)
+        found = correlate_config(one, folder, how)
         scores = pack_scores([folder])
         at, better = scores.rows_of([table.keys[row] for row in chosen]), directions(list(scores.columns))
         values = {name: missing_last(better[name] * column[at]) for name, column in scores.columns.items()}
@@ -139,7 +142,7 @@ def correlate_scores(
         if np.isnan(accuracy).any():
             raise DataError(f"{table.name} has no {dataset} accuracy for some of the cells.", "Import the whole table.")
         for name, values in scores.columns.items():
-            if name.partition("@")[0].endswith("_root"):
+            if ScoreColumn.parse(name).root:
                 continue  # ranks as the proxy itself
             signed = better[name] * values[at]
             dead = int(np.isnan(signed).sum())
@@ -155,22 +158,14 @@ def correlate_scores(
 def correlate_pairs(table: Truth, scores: ScoreTable, chosen: Sequence[int], names: Sequence[str]) -> list[dict[str, Any]]:
     """How far proxies agree with each other, each at its greatest width."""
     at = scores.rows_of([table.keys[row] for row in chosen])
-    columns = [has[-1] for name in names if (has := widths(scores, name))]
+    columns = [has[-1] for name in names if (has := scores.widths(name))]
     return agreement({column: scores.column(column)[at] for column in columns})
 
 
 def guarantee_pairs(scores: ScoreTable, settings: GuaranteeSettings) -> list[tuple[str, str]]:
     """Metric and condition number: the metric at its greatest width, the condition number at its smallest."""
-    kappas = widths(scores, settings.kappa)
-    return [(has[-1], kappas[0]) for metric in settings.metrics if (has := widths(scores, metric)) and kappas]
-
-
-def widths(scores: ScoreTable, name: str) -> list[str]:
-    """The columns of a proxy from narrow to wide; of a full name (`proxy@width`) that one, if it is there."""
-    if "@" in name:
-        return [name] if name in scores.columns else []
-    has = [column for column in scores.columns if column.partition("@")[0] == name]
-    return sorted(has, key=lambda column: int(column.partition("@")[2]))
+    kappas = scores.widths(settings.kappa)
+    return [(has[-1], kappas[0]) for metric in settings.metrics if (has := scores.widths(metric)) and kappas]
 
 
 def load_config(data: dict[str, Any], faults: Sequence[str], source: str, overrides: Sequence[str] = ()) -> CellCorrelation:
@@ -191,8 +186,7 @@ def directions(columns: Sequence[str]) -> dict[str, float]:
 
     found = {}
     for column in columns:
-        name = column.partition("@")[0].removesuffix("_root")
-        (proxy,) = get_proxies([name])
+        (proxy,) = get_proxies([ScoreColumn.parse(column).proxy])
         found[column] = 1.0 if proxy.higher_is_better else -1.0
     return found
 

@@ -1,0 +1,3 @@
+"""Comparing models on one data set: `recnas compare`."""
+
+from recnas.jobs.compare.compare import compare as compare

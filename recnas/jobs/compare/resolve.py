@@ -1,0 +1,104 @@
+"""The models that a user names.
+
+dlrm, deepfm, ...   a model of the zoo                     RUN:best     the winner of a finished search
+sklearn-lr          scikit-learn's, fitted on the rows     ARCH.json    any NASRec architecture
+lightgbm            likewise, if it is installed           all          the whole zoo and scikit-learn's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from recnas.baselines.zoo import ZOO, find_name
+from recnas.bench.other_models import OTHER_MODELS
+from recnas.config import nearest
+from recnas.data.prepared import PreparedData
+from recnas.errors import ConfigError, RecnasError
+from recnas.jobs.compare.entrants import Architecture, Entrant, HandCrafted, OtherLibrary
+from recnas.runs.folder import RunDir
+from recnas.runs.layout import RESULT, WINNER_FILE
+from recnas.space.nasrec.arch import NasrecArch
+from recnas.space.nasrec.json import to_dict
+from recnas.tasks.archs import named_arch
+
+
+def resolve(names: Sequence[str], data: PreparedData) -> list[Entrant]:
+    """Entrants by name, in the order given. Every mistake is reported at once."""
+    entrants: dict[str, Entrant] = {}
+    faults: list[str] = []
+    for name in names:
+        try:
+            meant = _resolve(name, data)
+        except RecnasError as error:
+            faults.append(f"{error.what}{f' ({error.fix})' if error.fix else ''}")
+            continue
+        for entrant in meant:
+            earlier = entrants.get(entrant.id)
+            if earlier is not None and name != "all":
+                same = f" as {earlier.label}" if earlier.label != entrant.label else ""
+                faults.append(f"{name} is the same model{same}, named twice")
+            elif earlier is None:
+                if any(entrant.label == other.label for other in entrants.values()):
+                    entrant = replace(entrant, label=f"{entrant.label} ({entrant.id[:8]})")
+                entrants[entrant.id] = entrant
+    if not names:
+        faults.append("no model is named")
+    if faults:
+        lines = "\n".join(f"  - {fault}" for fault in faults)
+        raise ConfigError(
+            f"these models cannot be compared:\n{lines}",
+            f"Hand-crafted: {', '.join([*ZOO, *OTHER_MODELS])}, or all. Searched: RUN:best. Architectures: ARCH.json.",
+        )
+    return list(entrants.values())
+
+
+def find_entrant(name: str, entrants: Sequence[Entrant]) -> Entrant:
+    """The entrant a user means by `name`: label, id, alias or the same text as in --models."""
+    for entrant in entrants:
+        if name in (entrant.label, entrant.id) or find_name(name) == entrant.id:
+            return entrant
+    labels = [entrant.label for entrant in entrants]
+    raise ConfigError(
+        f"--reference {name} is not among the models that are compared; {nearest(name, labels)}",
+        f"Add it to --models, or choose one of: {', '.join(labels)}",
+    )
+
+
+def _resolve(name: str, data: PreparedData) -> list[Entrant]:
+    if name == "all":
+        return [*(HandCrafted(n, n) for n in ZOO), OtherLibrary("sklearn-lr", "sklearn-lr")]
+    if (known := find_name(name)) is not None:
+        return [HandCrafted(known, known)]
+    if name in OTHER_MODELS:
+        return [OtherLibrary(name, name)]
+    if name.endswith(":best"):
+        return [_winner(name, Path(name.removesuffix(":best")), data)]
+    if name.endswith(".json") or Path(name).is_file():
+        return [_architecture(named_arch(name), Path(name).stem, {})]
+    raise ConfigError(f"there is no model {name!r}; {nearest(name.lower(), [*ZOO, *OTHER_MODELS])}")
+
+
+def _winner(name: str, path: Path, data: PreparedData) -> Architecture:
+    run = RunDir.open(path)
+    run.check("search")
+    manifest = run.manifest()
+    theirs = manifest["data"]
+    if theirs["fingerprint"] != data.fingerprint:
+        raise ConfigError(
+            f"{name} was searched on other data ({theirs['path']}, fingerprint {theirs['fingerprint'][:12]}) than "
+            f"{data.path} ({data.fingerprint[:12]}): results on different data say nothing about models; "
+            f"compare on {theirs['path']}, or train {path}/{WINNER_FILE} here as an architecture"
+        )
+    if not (path / RESULT).exists():
+        raise ConfigError(f"{path} is not finished; continue it: recnas search --resume {path}")
+    final = manifest["config"]["final"]
+    train = final.get("retrain_settings") or final["train"]
+    built = {key: train[key] for key in ("layernorm", "activation") if key in train}
+    return _architecture(named_arch(name), name, built)
+
+
+def _architecture(arch: NasrecArch, label: str, built: dict[str, Any]) -> Architecture:
+    return Architecture(arch.key, label, to_dict(arch), tuple(sorted(built.items())))
