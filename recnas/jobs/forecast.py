@@ -28,7 +28,7 @@ from recnas.progress import human_bytes
 from recnas.proxies.gradients import GradientMoments
 from recnas.proxies.gram import ExactNtk, Gram
 from recnas.proxies.registry import get_proxies
-from recnas.search.registry import planned
+from recnas.searchers.registry import planned
 from recnas.space.cost import count
 from recnas.threads import one_thread
 from recnas.train.paths import PathSampler

@@ -38,10 +38,10 @@ from recnas.machine import default_workers
 from recnas.progress import Progress
 from recnas.run import RunDir, write_json
 from recnas.run_facts import data_facts
-from recnas.search.base import Searcher
-from recnas.search.evidence import Evidence
-from recnas.search.limits import Gate
-from recnas.search.registry import get_searcher
+from recnas.searchers.base import Searcher
+from recnas.searchers.evidence import Evidence
+from recnas.searchers.limits import Gate
+from recnas.searchers.registry import get_searcher
 from recnas.space.cost import count
 from recnas.space.nasrec_arch import NasrecArch
 from recnas.space.nasrec_json import dump_arch

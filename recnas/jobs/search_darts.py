@@ -24,7 +24,7 @@ from recnas.errors import DataError, RunError
 from recnas.jobs.search_oneshot import THREADS, DartsConfig, load_supernet, open_run, write_result
 from recnas.progress import Progress
 from recnas.run import RunDir, write_atomic
-from recnas.search.darts import alpha_gradient
+from recnas.searchers.darts import alpha_gradient
 from recnas.space.registry import get_space
 from recnas.threads import computing_with
 

@@ -34,11 +34,11 @@ from recnas.jobs.train_images import ImageParts, ImageTraining, ImageTrainWork
 from recnas.machine import default_workers
 from recnas.progress import Progress
 from recnas.run import RunDir, write_atomic, write_json
-from recnas.search.base import Searcher
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives
-from recnas.search.registry import get_searcher
-from recnas.search.settings import LimitSettings
+from recnas.searchers.base import Searcher
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives
+from recnas.searchers.registry import get_searcher
+from recnas.searchers.settings import LimitSettings
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.registry import get_space
 from recnas.space.vision import VISION, cost

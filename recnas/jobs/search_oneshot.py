@@ -25,7 +25,7 @@ from recnas.config import Settings
 from recnas.errors import DataError
 from recnas.jobs.search_table import TRAINED, fingerprint
 from recnas.run import RunDir, write_json
-from recnas.search.oneshot_settings import DartsSettings, NasiSettings
+from recnas.searchers.oneshot_settings import DartsSettings, NasiSettings
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.nasbench201_cost import count
 from recnas.space.vision import cost

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from recnas.config import Settings
 from recnas.jobs.scoring import ScoreSettings
 from recnas.jobs.settings import SpaceSettings, WarmupShare
-from recnas.search.objective import Objectives
-from recnas.search.settings import (
+from recnas.searchers.objective import Objectives
+from recnas.searchers.settings import (
     BohbSettings,
     EvolutionSettings,
     HnasSettings,

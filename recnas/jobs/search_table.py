@@ -27,12 +27,12 @@ from recnas.errors import ConfigError, DataError
 from recnas.jobs.search_settings import SearchMethod
 from recnas.progress import Progress
 from recnas.run import RunDir, write_json
-from recnas.search.base import Searcher
-from recnas.search.fidelity import FidelitySpace, Rung
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives
-from recnas.search.registry import get_searcher
-from recnas.search.settings import LimitSettings
+from recnas.searchers.base import Searcher
+from recnas.searchers.fidelity import FidelitySpace, Rung
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives
+from recnas.searchers.registry import get_searcher
+from recnas.searchers.settings import LimitSettings
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasbench201_arch import Nb201Arch
 from recnas.space.nasbench201_cost import Body, count

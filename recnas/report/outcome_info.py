@@ -11,7 +11,7 @@ from recnas.bench.correlation import rank_correlation
 from recnas.report.runs import Correlations, Run, is_degenerate, low_is_good
 from recnas.report.stats import mean_interval
 from recnas.report.table import Column, Row, Table
-from recnas.search.objective import fronts
+from recnas.searchers.objective import fronts
 
 _METRICS = ("logloss", "auc", "normalized_entropy", "calibration")
 _KNOWN = {"rank", "model", "id", "seeds", "trials", "choice", "valid", "test", "params", "embedding_params", "macs", "flops",

@@ -21,7 +21,7 @@ ROWS: list[tuple[str, ...]] = [
     ("data", "model.embeddings", "model.operators", "model.kernels", "model.taps"),
     ("model", "baselines", "theory"),
     ("train", "proxies"),
-    ("search", "engines"),
+    ("searchers", "engines"),
     ("bench",),
     ("jobs",),
     ("report",),

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from recnas.search.base import Searcher
-from recnas.search.evidence import Evidence, Figures, Pool, needed
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives, rank_sums
-from recnas.search.proposal import Proposal
-from recnas.search.settings import TopSettings
+from recnas.searchers.base import Searcher
+from recnas.searchers.evidence import Evidence, Figures, Pool, needed
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives, rank_sums
+from recnas.searchers.proposal import Proposal
+from recnas.searchers.settings import TopSettings
 from recnas.space.base import ArchT, Space
 
 

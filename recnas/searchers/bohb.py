@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from recnas.search.base import Searcher
-from recnas.search.decisions import Probabilities, decisions_of, draw
-from recnas.search.fidelity import FidelitySpace, Rung
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives
-from recnas.search.proposal import Proposal, Told
-from recnas.search.settings import BohbSettings
+from recnas.searchers.base import Searcher
+from recnas.searchers.decisions import Probabilities, decisions_of, draw
+from recnas.searchers.fidelity import FidelitySpace, Rung
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives
+from recnas.searchers.proposal import Proposal, Told
+from recnas.searchers.settings import BohbSettings
 from recnas.space.base import ArchT, Space
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recnas.errors import ConfigError
-from recnas.search.objective import Objectives, crowding, dominates, fronts
+from recnas.searchers.objective import Objectives, crowding, dominates, fronts
 
 TABLES = st.integers(1, 4).flatmap(
     lambda width: st.lists(

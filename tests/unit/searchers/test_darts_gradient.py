@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from recnas.model.cell_supernet import build_supernet
-from recnas.search.darts import alpha_gradient
+from recnas.searchers.darts import alpha_gradient
 
 W, A, XI = np.array([0.3, -1.2, 0.7]), np.array([0.5, 0.9, -0.4]), 0.3
 

@@ -27,7 +27,7 @@ The smallest loop (a job adds a ledger and an engine):
             values = None if proposal.known else {"loss": score(proposal.arch)}
             ledger.append(searcher.tell(proposal, values))
 
-To write one: subclass `Searcher`, give `_batches`, add a line to `recnas.search.registry`, and inherit
+To write one: subclass `Searcher`, give `_batches`, add a line to `recnas.searchers.registry`, and inherit
 `recnas.testing.searcher_suite.SearcherConformance` in its tests.
 """
 
@@ -42,9 +42,9 @@ import numpy as np
 
 from recnas.config import Settings
 from recnas.errors import RunError
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives, fronts
-from recnas.search.proposal import CANDIDATE, Proposal, Told
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives, fronts
+from recnas.searchers.proposal import CANDIDATE, Proposal, Told
 from recnas.space.base import ArchT, Space
 
 _OTHER_LEDGER = "the ledger belongs to another search"

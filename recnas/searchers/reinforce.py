@@ -14,12 +14,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from recnas.search.base import Searcher
-from recnas.search.decisions import Probabilities, decisions_of, draw
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives
-from recnas.search.proposal import Proposal
-from recnas.search.settings import ReinforceSettings
+from recnas.searchers.base import Searcher
+from recnas.searchers.decisions import Probabilities, decisions_of, draw
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives
+from recnas.searchers.proposal import Proposal
+from recnas.searchers.settings import ReinforceSettings
 from recnas.space.base import ArchT, Space
 
 

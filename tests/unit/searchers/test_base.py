@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from recnas.errors import ConfigError, RunError
-from recnas.search.objective import Objectives
-from recnas.search.registry import get_searcher, searcher_names, searcher_settings
-from recnas.search.settings import LocalSettings, RandomSettings
+from recnas.searchers.objective import Objectives
+from recnas.searchers.registry import get_searcher, searcher_names, searcher_settings
+from recnas.searchers.settings import LocalSettings, RandomSettings
 from recnas.space.registry import get_space
 
 SPACE = get_space("nasrec-small")

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from recnas.errors import ConfigError, SpaceError
-from recnas.search.settings import LimitSettings
+from recnas.searchers.settings import LimitSettings
 from recnas.space.base import ArchT, Space
 
 MEASURED = ("latency_ms_1", "latency_ms_512")

@@ -7,10 +7,10 @@ import pytest
 
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError, SpaceError
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives
-from recnas.search.registry import get_searcher
-from recnas.search.settings import LimitSettings
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives
+from recnas.searchers.registry import get_searcher
+from recnas.searchers.settings import LimitSettings
 from recnas.space.cost import count
 from recnas.space.nasrec import NasrecSpace
 

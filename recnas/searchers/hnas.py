@@ -26,13 +26,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from recnas.errors import ConfigError
-from recnas.search.base import Searcher
-from recnas.search.bayes import Point, suggest
-from recnas.search.evidence import Evidence, Figures, Pool, needed
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives
-from recnas.search.proposal import Proposal
-from recnas.search.settings import HnasSettings
+from recnas.searchers.base import Searcher
+from recnas.searchers.bayes import Point, suggest
+from recnas.searchers.evidence import Evidence, Figures, Pool, needed
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives
+from recnas.searchers.proposal import Proposal
+from recnas.searchers.settings import HnasSettings
 from recnas.space.base import ArchT, Space
 
 

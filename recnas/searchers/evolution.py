@@ -27,11 +27,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from recnas.search.base import Searcher
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives, fronts
-from recnas.search.proposal import Proposal
-from recnas.search.settings import EvolutionSettings
+from recnas.searchers.base import Searcher
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives, fronts
+from recnas.searchers.proposal import Proposal
+from recnas.searchers.settings import EvolutionSettings
 from recnas.space.base import ArchT, Space
 
 

@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from recnas.search.limits import Gate
-from recnas.search.local import LocalSearch
-from recnas.search.objective import Objectives, dominates
-from recnas.search.settings import LimitSettings, LocalSettings
+from recnas.searchers.limits import Gate
+from recnas.searchers.local import LocalSearch
+from recnas.searchers.objective import Objectives, dominates
+from recnas.searchers.settings import LimitSettings, LocalSettings
 from recnas.space.registry import get_space
 
 LOSS = Objectives.of({"loss": "min"})

@@ -13,12 +13,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from pools import CellConformance, PlantedEvidence, differs
 
 from recnas.errors import ConfigError
-from recnas.search.fidelity import FidelitySpace, Rung
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives, rank_sums
-from recnas.search.registry import get_searcher
-from recnas.search.settings import LimitSettings
-from recnas.search.top import as_costs
+from recnas.searchers.fidelity import FidelitySpace, Rung
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives, rank_sums
+from recnas.searchers.registry import get_searcher
+from recnas.searchers.settings import LimitSettings
+from recnas.searchers.top import as_costs
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.registry import get_space
 from recnas.testing.searcher_suite import LOSS

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from recnas.search.oneshot_settings import Hessian
+from recnas.searchers.oneshot_settings import Hessian
 
 Tensors = Mapping[str, Tensor]
 Loss = Callable[[Tensors, Tensors], Tensor]  # of (weights, alphas)

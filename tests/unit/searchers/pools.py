@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from recnas.search.objective import Objectives
+from recnas.searchers.objective import Objectives
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasbench201_arch import Nb201Arch
 from recnas.testing.searcher_suite import LOSS, SearcherConformance

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from recnas.errors import ConfigError
-from recnas.search.evolution import Evolution, mutations_at, survivors
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives, dominates
-from recnas.search.random_search import RandomSearch
-from recnas.search.registry import searcher_settings
-from recnas.search.settings import EvolutionSettings, LimitSettings, RandomSettings
+from recnas.searchers.evolution import Evolution, mutations_at, survivors
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives, dominates
+from recnas.searchers.random_search import RandomSearch
+from recnas.searchers.registry import searcher_settings
+from recnas.searchers.settings import EvolutionSettings, LimitSettings, RandomSettings
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.registry import get_space
 

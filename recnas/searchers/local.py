@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recnas.search.base import Searcher
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives
-from recnas.search.proposal import Proposal
-from recnas.search.settings import LocalSettings
+from recnas.searchers.base import Searcher
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives
+from recnas.searchers.proposal import Proposal
+from recnas.searchers.settings import LocalSettings
 from recnas.space.base import ArchT, Space
 
 

@@ -7,18 +7,18 @@ from typing import Any
 
 from recnas.config import Settings, check_settings
 from recnas.errors import ConfigError
-from recnas.search.base import Searcher
-from recnas.search.bohb import Bohb
-from recnas.search.evidence import Evidence
-from recnas.search.evolution import Evolution
-from recnas.search.hnas import Hnas
-from recnas.search.limits import Gate
-from recnas.search.local import LocalSearch
-from recnas.search.objective import Objectives
-from recnas.search.random_search import RandomSearch
-from recnas.search.reinforce import Reinforce
-from recnas.search.settings import EvolutionSettings
-from recnas.search.top import TopOfPool
+from recnas.searchers.base import Searcher
+from recnas.searchers.bohb import Bohb
+from recnas.searchers.evidence import Evidence
+from recnas.searchers.evolution import Evolution
+from recnas.searchers.hnas import Hnas
+from recnas.searchers.limits import Gate
+from recnas.searchers.local import LocalSearch
+from recnas.searchers.objective import Objectives
+from recnas.searchers.random_search import RandomSearch
+from recnas.searchers.reinforce import Reinforce
+from recnas.searchers.settings import EvolutionSettings
+from recnas.searchers.top import TopOfPool
 from recnas.space.base import Space, nearest_name
 
 _LISTED: tuple[type[Searcher[Any]], ...] = (Evolution, RandomSearch, LocalSearch, Hnas, TopOfPool, Reinforce, Bohb)
@@ -51,7 +51,7 @@ def get_searcher(
     gate: Gate[Any] | None = None,
     evidence: Evidence | None = None,
 ) -> Searcher[Any]:
-    """The searcher called `name`, ready to ask; see `recnas.search.base`.
+    """The searcher called `name`, ready to ask; see `recnas.searchers.base`.
 
     `evidence` goes to those that rank a pool before they propose (`hnas`, `top`); the others need none.
     """

@@ -14,11 +14,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from pools import CellConformance, PlantedEvidence, differs
 
 from recnas.errors import BackendMissing, ConfigError
-from recnas.search.bayes import suggest
-from recnas.search.evidence import Pool
-from recnas.search.hnas import Hnas, guarantee
-from recnas.search.registry import get_searcher
-from recnas.search.settings import HnasSettings
+from recnas.searchers.bayes import suggest
+from recnas.searchers.evidence import Pool
+from recnas.searchers.hnas import Hnas, guarantee
+from recnas.searchers.registry import get_searcher
+from recnas.searchers.settings import HnasSettings
 from recnas.space.nasbench201 import Nb201Space
 from recnas.testing.searcher_suite import LOSS
 

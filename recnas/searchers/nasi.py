@@ -1,7 +1,7 @@
 """NASI: one step from an even distribution over architectures, along the gradient of a figure at initialisation.
 
 Shu, Cai, Dai, Ooi and Low, "NASI: Label- and Data-agnostic Neural Architecture Search at Initialization"
-(2022), algorithm 1. T(A) is the squared norm of a batch's gradient (`recnas.search.nasi_trace`), and
+(2022), algorithm 1. T(A) is the squared norm of a batch's gradient (`recnas.searchers.nasi_trace`), and
 
     R(A)    = T - mu max(0, T - nu)
     G_t     = gradient of R by alpha, at alpha = 0, for the architecture drawn at step t
@@ -29,7 +29,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.random import Generator
 
-from recnas.search.oneshot_settings import NasiSettings
+from recnas.searchers.oneshot_settings import NasiSettings
 
 
 def objective(trace: float, mu: float, nu: float) -> float:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from recnas.errors import RunError
-from recnas.search.base import Searcher
-from recnas.search.registry import get_searcher
+from recnas.searchers.base import Searcher
+from recnas.searchers.registry import get_searcher
 from recnas.space.registry import get_space
 from recnas.testing.searcher_suite import LOSS, SearcherConformance
 

@@ -1,6 +1,6 @@
 """What each searcher can be told. The defaults of `evolution` are the published search of NASRec and SiGeo.
 
-`redraws` bounds the hunt for an architecture that has not been proposed yet; see `recnas.search.base`.
+`redraws` bounds the hunt for an architecture that has not been proposed yet; see `recnas.searchers.base`.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ import torch
 
 from recnas.data.images import Inputs, Labels, generated_images, image_batches
 from recnas.model.cell_supernet import CellSupernet, build_supernet, one_hot
-from recnas.search.nasi import Nasi, draw_noise, objective, slope
-from recnas.search.nasi_trace import straight_through, trace, trace_gradient
-from recnas.search.oneshot_settings import NasiSettings
+from recnas.searchers.nasi import Nasi, draw_noise, objective, slope
+from recnas.searchers.nasi_trace import straight_through, trace, trace_gradient
+from recnas.searchers.oneshot_settings import NasiSettings
 
 SIZES: dict[str, dict[str, int]] = {
     "nasbench201": {"channels": 2, "cells": 1},
