@@ -114,7 +114,8 @@ class Best:
         from recnas.jobs.training import net_shape
         from recnas.model.subnet import new_subnet
 
-        config = SearchConfig.model_validate(self.run.folder.manifest()["config"])
+        folder = self.run.folder
+        config = SearchConfig.model_validate(folder.manifest()["config"] | {"data": str(folder.data_path())})
         settings = config.final.retrain_train or config.final.train
         shape = net_shape(PreparedData.open(config.data).schema, settings)
         return new_subnet(self.arch, shape, seed)

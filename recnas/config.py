@@ -36,9 +36,9 @@ def load_settings(cls: type[S], path: Path | str, overrides: Iterable[str] = ())
     Raises:
         ConfigError: with every fault of the file and the overrides in one message.
     """
-    data = read_yaml(path)
+    data, overrides = read_yaml(path), list(overrides)
     faults = apply_overrides(data, overrides)
-    return check_settings(cls, data, source=str(path), earlier_faults=faults)
+    return check_settings(cls, data, source=str(path), earlier_faults=faults, overrides=overrides)
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
@@ -90,19 +90,38 @@ def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> list[str]
     return faults
 
 
-def check_settings(cls: type[S], data: dict[str, Any], source: str, earlier_faults: Sequence[str] = ()) -> S:
-    """Validate a dictionary, turning every fault into one readable line."""
-    faults = list(earlier_faults)
+def check_settings(
+    cls: type[S], data: dict[str, Any], source: str, earlier_faults: Sequence[str] = (), overrides: Sequence[str] = ()
+) -> S:
+    """Validate a dictionary, turning every fault into one readable line.
+
+    Args:
+        source: where `data` came from. earlier_faults: of the overrides themselves.
+        overrides: the `key=value` items that `data` already holds; a fault in one of them is the command line's.
+    """
+    typed: list[str] = list(earlier_faults)
+    written: list[str] = []
     try:
         settings = cls.model_validate(data)
     except ValidationError as error:
-        faults += [_fault_line(cls, fault) for fault in error.errors()]
+        keys = [item.partition("=")[0] for item in overrides]
+        for fault in error.errors():
+            (typed if _is_typed(fault, keys) else written).append(_fault_line(cls, fault))
     else:
-        if not faults:
+        if not typed:
             return settings
-    lines = "\n".join(f"  - {fault}" for fault in faults)
-    count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
-    raise ConfigError(f"{source} has {count}:\n{lines}")
+    raise ConfigError("\n".join(_faults(where, lines) for where, lines in (("the command line", typed), (source, written)) if lines))
+
+
+def _faults(source: str, lines: Sequence[str]) -> str:
+    count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
+    return f"{source} has {count}:\n" + "\n".join(f"  - {line}" for line in lines)
+
+
+def _is_typed(fault: Any, keys: Sequence[str]) -> bool:
+    """Whether a fault lies at, below or above a key that was typed; above: `a.b=1` where `a` cannot be so."""
+    path = ".".join(str(part) for part in fault["loc"])
+    return any(path == key or path.startswith(f"{key}.") or (path and key.startswith(f"{path}.")) for key in keys)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ Every report is a pure function of this folder, and a search resumes by replayin
 
 from __future__ import annotations
 
+import difflib
 import fcntl
 import json
 import os
@@ -23,6 +24,8 @@ from types import TracebackType
 from typing import IO, Any
 
 from recnas.errors import RunError
+from recnas.files import make_folder
+from recnas.run_facts import differences, find_data
 
 FORMAT = 1  # raised when an older reader could misread a newer folder
 _PACKAGES = ("recnas", "torch", "torchrec", "fbgemm-gpu", "numpy", "pyarrow", "scikit-learn")
@@ -183,10 +186,11 @@ class RunDir:
     def create(cls, path: Path | str, kind: str, **facts: Any) -> RunDir:
         """Make a run directory; the same path with the same facts is simply opened again."""
         run = cls(Path(path))
+        make_folder(run.path)
         if run.manifest_path.exists():
             run.check(kind, **facts)
             return run
-        if run.path.exists() and any(p.name != ".lock" for p in run.path.iterdir()):
+        if any(p.name != ".lock" for p in run.path.iterdir()):
             raise RunError(f"{run.path} exists and is not a recnas run.", "Choose another --out.")
         manifest = {"format": FORMAT, "kind": kind, **facts, "versions": versions()}
         write_json(run.manifest_path, manifest)
@@ -201,26 +205,48 @@ class RunDir:
     def manifest(self) -> dict[str, Any]:
         try:
             manifest = json.loads(self.manifest_path.read_text())
-        except FileNotFoundError:
-            raise RunError(f"{self.path} is not a run directory: it has no manifest.json.") from None
+        except (FileNotFoundError, NotADirectoryError):
+            raise self._no_run() from None
         except ValueError:
             raise RunError(f"{self.manifest_path} is damaged: it is not JSON.") from None
+        if "kind" not in manifest and "fingerprint" in manifest:
+            raise RunError(
+                f"{self.path} is a prepared data set, not a run.",
+                f"Name a folder that a recnas command wrote with --out. To look at the data: recnas inspect {self.path}",
+            )
         if manifest.get("format") != FORMAT:
             raise RunError(
                 f"{self.path} was written by another version of recnas (format {manifest.get('format')}, this one reads {FORMAT})."
             )
         return manifest
 
+    def _no_run(self) -> RunError:
+        """Why there is no manifest here, and where the nearest one is."""
+        made = "Runs are the folders that commands write with --out, such as: recnas search CONFIG --out RUN"
+        if self.path.is_dir():
+            inside = sorted(found.parent for found in self.path.glob("*/manifest.json"))
+            hint = f"It holds: {', '.join(map(str, inside[:5]))}" if inside else made
+            return RunError(f"{self.path} is not a run directory: it has no manifest.json.", hint)
+        if self.path.exists():
+            return RunError(f"{self.path} is a file, and a run directory is needed.", made)
+        beside = {found.parent.name: found.parent for found in self.path.parent.glob("*/manifest.json")}
+        close = difflib.get_close_matches(self.path.name, beside, n=1)
+        hint = f"Did you mean {beside[close[0]]}?" if close else made
+        return RunError(f"There is no run directory {self.path}.", hint)
+
+    def data_path(self) -> Path:
+        """Where the prepared data of this run are now, from whatever folder it is asked."""
+        return find_data(self.path, self.manifest().get("data") or {})
+
     def check(self, kind: str, **facts: Any) -> None:
         """Refuse to continue a run that was started from something else."""
         manifest = self.manifest()
-        wanted = json.loads(json.dumps({"kind": kind, **facts}))
-        different = [
-            f"{name} was {manifest.get(name)!r}, now {value!r}"
-            for name, value in wanted.items()
-            if manifest.get(name) != value
-        ]
-        if different:
+        if manifest.get("kind") != kind:
+            raise RunError(
+                f"{self.path} is the folder of a {manifest.get('kind')} run, not of a {kind} run.",
+                f"Name a folder that recnas {kind} wrote; for a new run choose another --out.",
+            )
+        if different := differences(manifest, facts):
             raise RunError(
                 f"{self.path} holds another run: {'; '.join(different)}.",
                 "Choose another --out, or repeat the command the run was started with.",

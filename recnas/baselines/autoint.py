@@ -68,6 +68,10 @@ class AutoInt(Baseline):
         self.head = nn.Linear(n * out, 1)
         self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.layernorm)
 
+    @property
+    def output_bias(self) -> nn.Parameter:
+        return self.head.bias
+
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         vectors = self.only_vectors(embedded)
         fields = vectors if self.fields is None else self.fields(vectors, dense)

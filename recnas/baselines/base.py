@@ -78,6 +78,11 @@ class Baseline(nn.Module):
         """Columns of a table row when vectors are `width` wide."""
         return (width if cls.vectors else 0) + cls.first_order
 
+    @property
+    def output_bias(self) -> nn.Parameter:
+        """The parameter `[1]` that is added to every logit: training starts it at the click rate."""
+        raise NotImplementedError
+
     def begin_step(self, step: int) -> None:
         """Dropout of a training step depends on seed and step alone, so a resumed training repeats it."""
         self.draws.begin(step)

@@ -32,6 +32,10 @@ class DCN(Baseline):
         self.head = nn.Parameter(torch.randn(1, n) * spread)
         self.deep = Mlp(n, settings.hidden, self.draws, settings.dropout, settings.layernorm)
 
+    @property
+    def output_bias(self) -> nn.Parameter:
+        return self.deep.output_bias
+
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         x = joined(self.only_vectors(embedded), dense)
         along = F.linear(x, torch.cat((self.cross, self.head)))  # [B, L + 1]

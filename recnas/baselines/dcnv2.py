@@ -35,6 +35,10 @@ class DCNv2(Baseline):
         self.deep = Mlp(n, settings.hidden, self.draws, settings.dropout, settings.layernorm)
         self.head = nn.Linear(n, 1, bias=False) if settings.structure == "parallel" else None
 
+    @property
+    def output_bias(self) -> nn.Parameter:
+        return self.deep.output_bias
+
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         start = x = joined(self.only_vectors(embedded), dense)
         for cross in self.crosses:

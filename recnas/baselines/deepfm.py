@@ -5,7 +5,7 @@ H. Guo et al.: DeepFM: A Factorization-Machine based Neural Network for CTR Pred
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape, joined
 from recnas.baselines.layers import DenseFields, FirstOrder, Mlp, squares_of_sums
@@ -28,6 +28,10 @@ class DeepFM(Baseline):
             else None
         )
         self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.layernorm)
+
+    @property
+    def output_bias(self) -> nn.Parameter:
+        return self.first.bias
 
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         vectors, weights = self.split(embedded)

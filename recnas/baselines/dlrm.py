@@ -7,7 +7,7 @@ arXiv:1906.00091, 2019. Without dense columns there is no bottom part, only pair
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape
 from recnas.baselines.layers import Mlp, pairs
@@ -33,6 +33,10 @@ class DLRM(Baseline):
         self.register_buffer("pairs", first * n + second, persistent=False)
         width = len(first) + (shape.width if self.bottom is not None else 0)
         self.top = Mlp(width, settings.hidden, self.draws, *rest)
+
+    @property
+    def output_bias(self) -> nn.Parameter:
+        return self.top.output_bias
 
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         vectors = self.only_vectors(embedded)

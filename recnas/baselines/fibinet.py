@@ -45,6 +45,10 @@ class FiBiNET(Baseline):
         width = 2 * len(first) * d + shape.n_dense
         self.deep = Mlp(width, settings.hidden, self.draws, settings.dropout, settings.layernorm)
 
+    @property
+    def output_bias(self) -> nn.Parameter:
+        return self.first.bias
+
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         vectors, weights = self.split(embedded)
         fields = vectors if self.fields is None else self.fields(vectors, dense)

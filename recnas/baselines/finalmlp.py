@@ -55,6 +55,10 @@ class FinalMLP(Baseline):
         spread = (last[0] * last[1]) ** -0.5
         self.bilinear = nn.Parameter(torch.randn(k, last[0] // k, last[1] // k) * spread)
 
+    @property
+    def output_bias(self) -> nn.Parameter:
+        return self.linear.bias
+
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         x = joined(self.only_vectors(embedded), dense)
         one, two = (stream(gate(x)) for stream, gate in zip(self.streams, self.gates))

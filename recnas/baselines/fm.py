@@ -5,7 +5,7 @@ S. Rendle: Factorization Machines. ICDM 2010, eq. 1. Dense columns are fields to
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, InputShape, ModelSettings
 from recnas.baselines.layers import DenseFields, FirstOrder, squares_of_sums
@@ -27,6 +27,10 @@ class FM(Baseline):
             if settings.dense_fields and shape.n_dense
             else None
         )
+
+    @property
+    def output_bias(self) -> nn.Parameter:
+        return self.first.bias
 
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         vectors, weights = self.split(embedded)

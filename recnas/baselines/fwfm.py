@@ -32,6 +32,10 @@ class FwFM(Baseline):
         self.register_buffer("upper", torch.triu_indices(n, n, offset=1), persistent=False)
         self.n = n
 
+    @property
+    def output_bias(self) -> nn.Parameter:
+        return self.bias
+
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         vectors = self.only_vectors(embedded)
         if self.fields is not None:

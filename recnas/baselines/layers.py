@@ -65,6 +65,12 @@ class Mlp(nn.Module):
         self.dropout = Dropout(dropout, draws)
         self.out = nn.Linear(widths[-1], 1) if head else None
 
+    @property
+    def output_bias(self) -> nn.Parameter:
+        """Of the logit."""
+        assert self.out is not None
+        return self.out.bias
+
     def forward(self, x: Tensor) -> Tensor:
         """`[B, width]` to `[B]`, or to `[B, hidden[-1]]` without a head."""
         for i, layer in enumerate(self.layers):

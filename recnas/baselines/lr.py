@@ -5,7 +5,7 @@ M. Richardson, E. Dominowska, R. Ragno: Predicting Clicks. WWW 2007.
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, InputShape, ModelSettings
 from recnas.baselines.layers import FirstOrder
@@ -24,6 +24,10 @@ class LR(Baseline):
     def __init__(self, shape: InputShape, settings: LRSettings) -> None:
         super().__init__(shape._replace(width=0))
         self.first = FirstOrder(shape.n_dense)
+
+    @property
+    def output_bias(self) -> nn.Parameter:
+        return self.first.bias
 
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         return self.first(dense, embedded[..., 0])

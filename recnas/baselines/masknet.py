@@ -57,6 +57,10 @@ class MaskNet(Baseline):
         width = settings.block_width * (1 if self.serial else settings.blocks)
         self.deep = Mlp(width, settings.hidden, self.draws, settings.dropout, settings.layernorm)
 
+    @property
+    def output_bias(self) -> nn.Parameter:
+        return self.deep.output_bias
+
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         vectors = self.only_vectors(embedded)
         raw = joined(vectors, dense)

@@ -6,7 +6,7 @@ raw ids; the paper's hand-picked crosses belong to its own app store and are lef
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape, joined
 from recnas.baselines.layers import FirstOrder, Mlp
@@ -23,6 +23,10 @@ class WideDeep(Baseline):
         super().__init__(shape)
         self.wide = FirstOrder(shape.n_dense)
         self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.layernorm)
+
+    @property
+    def output_bias(self) -> nn.Parameter:
+        return self.wide.bias
 
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         vectors, weights = self.split(embedded)

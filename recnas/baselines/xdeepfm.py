@@ -93,6 +93,10 @@ class XDeepFM(Baseline):
         self.pool = nn.Linear(sum(self.cin.widths), 1, bias=False)
         self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.layernorm)
 
+    @property
+    def output_bias(self) -> nn.Parameter:
+        return self.first.bias
+
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         vectors, weights = self.split(embedded)
         fields = vectors if self.fields is None else self.fields(vectors, dense)

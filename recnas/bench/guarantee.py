@@ -10,7 +10,7 @@ The four rows of the paper's table 5, for any metric M and condition number kapp
 **How mu and nu are chosen.** The paper runs Bayesian optimisation for hundreds of iterations and does not say
 against what; the reading here is that the rank correlation with the truth is made as large as it gets, which lets
 two constants look at the truth. Instead of an optimiser a grid of `NU_STEPS * MU_STEPS` points is tried, in units
-of the medians of M and kappa (see `recnas.search.hnas`). What the look at the truth is worth is shown beside it:
+of the medians of M and kappa (see `recnas.searchers.hnas`). What the look at the truth is worth is shown beside it:
 `held_out` is the correlation on one half of the networks with mu and nu from the other half, averaged both ways.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from recnas.bench.correlation import centred_ranks, rank_correlation
-from recnas.search.hnas import guarantee
+from recnas.searchers.hnas import guarantee
 
 NU_STEPS, MU_STEPS = 16, 17
 LOG_MU = (-6.0, 2.0)

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from recnas.search.objective import Objectives
-from recnas.search.registry import get_searcher
+from recnas.searchers.objective import Objectives
+from recnas.searchers.registry import get_searcher
 from recnas.space.base import Space
 
 OBJECTIVE = "valid_logloss"

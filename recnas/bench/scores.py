@@ -107,7 +107,7 @@ class ScoreTable:
         return np.array([self._rows[key] for key in keys], dtype=np.int64)
 
     def figures(self, archs: Sequence[Any], names: Sequence[str]) -> np.ndarray:
-        """`[names, archs]`, as searchers ask for evidence (`recnas.search.evidence`)."""
+        """`[names, archs]`, as searchers ask for evidence (`recnas.searchers.evidence`)."""
         keys = [arch if self.key_of is None else self.key_of(arch) for arch in archs]
         rows = self.rows_of(keys)
         return np.array([self.column(name)[rows] for name in names])

@@ -12,21 +12,30 @@
 from __future__ import annotations
 
 import argparse
-import os
 
-from recnas.cli.options import add_engine, add_json, engine_choice, names_in, print_json, table
+from recnas.cli.options import (
+    add_data,
+    add_engine,
+    add_json,
+    engine_choice,
+    names_in,
+    print_json,
+    table,
+    take_data,
+)
+from recnas.machine import default_workers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("build", "regret", "import", "pack"), help="train a table, run searchers on one, import a published one, or join scores of cells")
     parser.add_argument("items", nargs="*", metavar="TABLE | key=value", help="regret: the table; build: settings such as rows=400000; import: the benchmark; pack: runs and packed tables")
-    parser.add_argument("--data", metavar="DIR", help="build: a prepared data set")
+    add_data(parser, "build: a prepared data set")
     parser.add_argument("--space", default="nasrec-small", help="build: the search space (default: nasrec-small)")
     parser.add_argument("--archs", type=int, default=200, metavar="N", help="build: how many architectures (default: 200)")
     parser.add_argument("--seeds", type=int, metavar="K", help="build: trainings of each (default 1); regret: searches (default 200)")
     parser.add_argument("--out", metavar="RUN | FILE", help="build: run directory; import, pack: the Parquet file to write")
     parser.add_argument("--from", dest="source", metavar="FILE", help="import: what the authors publish, or a .parquet or .csv; build: a table to continue")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="build: processes of one thread (default: all cores)")
+    parser.add_argument("--workers", type=int, default=default_workers(), metavar="N", help="build: processes of one thread (default: all cores)")
     parser.add_argument("--methods", nargs="+", default=["evolution", "local", "random"], metavar="NAME", help="regret: searchers")
     parser.add_argument("--candidates", type=int, metavar="N", help="regret: evaluations of a search (default: half the table)")
     parser.add_argument("--supernet", metavar="RUN", help="regret: also train in the order of --proxies, scored on this warm-up")
@@ -77,15 +86,17 @@ def _build(args: argparse.Namespace) -> int:
     from recnas.jobs.bench_build import BenchSettings, bench_build
     from recnas.progress import Progress
 
-    if not args.data or not args.out:
-        raise ConfigError("--data and --out are needed.", "recnas bench build --data DIR --archs 200 --out RUN")
+    usage = "recnas bench build --data DIR --archs 200 --out RUN"
+    data, overrides = take_data(args.data, args.items, usage)
+    if not args.out:
+        raise ConfigError("--out is needed.", usage)
     if min(args.archs, args.seeds or 1, args.workers) < 1:
         raise ConfigError("--archs, --seeds and --workers must be at least 1.")
     values: dict = {"space": {"name": args.space}}
-    faults = apply_overrides(values, args.items)
-    settings = check_settings(BenchSettings, values, "the settings of the table", faults)
+    faults = apply_overrides(values, overrides)
+    settings = check_settings(BenchSettings, values, "the settings of the table", faults, overrides)
     found = bench_build(
-        PreparedData.open(args.data), args.out, args.archs, args.seeds or 1, settings, args.workers, Progress(quiet=args.quiet), engine_choice(args), args.source
+        PreparedData.open(str(data)), args.out, args.archs, args.seeds or 1, settings, args.workers, Progress(quiet=args.quiet), engine_choice(args), args.source
     )
     if args.json:
         print_json(found)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from recnas.cli.options import add_engine, add_json, engine_choice, print_json, table
+from recnas.cli.options import add_data, add_engine, add_json, engine_choice, print_json, table, take_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="key=value",
         help="training settings of all models, such as lr=0.05 or embeddings.cap=500000",
     )
-    parser.add_argument("--data", required=True, metavar="DIR", help="a prepared data set")
+    add_data(parser)
     parser.add_argument("--out", required=True, metavar="RUN", help="run directory")
     parser.add_argument("--models", nargs="+", default=["all"], metavar="MODEL", help="default: all")
     parser.add_argument(
@@ -50,13 +50,14 @@ def run(args: argparse.Namespace) -> int:
     from recnas.config import apply_overrides, check_settings
     from recnas.data.prepared import PreparedData
     from recnas.jobs.compare import compare
-    from recnas.jobs.search import default_workers
+    from recnas.machine import default_workers
     from recnas.progress import Progress
     from recnas.train.settings import TrainSettings
 
     # `--models a b key=value` swallows the overrides behind it; no model has such a name.
     overrides = [*args.overrides, *(name for name in args.models if "=" in name)]
     models = [name for name in args.models if "=" not in name] or ["all"]
+    data, overrides = take_data(args.data, overrides, "recnas compare --data DIR --models dlrm deepfm --out RUN")
     values: dict = {}
     faults = apply_overrides(values, overrides)
     if args.seeds < 1 or args.seed < 0:
@@ -65,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
         faults.append("--tune must not be negative")
     if args.workers is not None and args.workers < 1:
         faults.append("--workers must be at least 1")
-    settings = check_settings(TrainSettings, values, "the command", faults)
+    settings = check_settings(TrainSettings, values, "the command", faults, overrides)
     board = compare(
-        PreparedData.open(args.data),
+        PreparedData.open(str(data)),
         args.out,
         models,
         args.reference,

@@ -89,7 +89,7 @@ def _cells(args: argparse.Namespace) -> int:
     faults = apply_overrides(data, args.runs[1:])
     if args.table:
         data["table"] = args.table
-    config = load_config(data, faults, str(path))
+    config = load_config(data, faults, str(path), args.runs[1:])
     rows = correlate_config(config, args.out, args.workers, Progress(quiet=args.quiet), engine_choice(args))
     if args.json:
         print_json({"table": config.table, "rows": rows})

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_json, print_json
+from recnas.cli.options import add_data, add_json, print_json, take_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "arch", metavar="ARCH.json", help="in recnas's own format or in NASRec's published one"
+        "arch", metavar="ARCH", help="ARCH.json (recnas's own format or NASRec's), RUN:best or RUN:NUMBER"
     )
-    parser.add_argument("--data", metavar="DIR", help="a prepared data set")
+    parser.add_argument("overrides", nargs="*", metavar="data=DIR", help=argparse.SUPPRESS)
+    add_data(parser)
     parser.add_argument("--dense", type=int, metavar="I", help="without --data: number of dense columns")
     parser.add_argument("--fields", type=int, metavar="F", help="without --data: number of sparse columns")
     parser.add_argument(
@@ -37,21 +38,24 @@ def run(args: argparse.Namespace) -> int:
     from recnas.data.prepared import PreparedData
     from recnas.data.schema import Schema
     from recnas.errors import ConfigError
+    from recnas.jobs.find_arch import named_arch
     from recnas.progress import human, human_bytes
     from recnas.space.cost import count
-    from recnas.space.nasrec_json import load_arch
 
-    if (args.data is None) == (args.dense is None or args.fields is None):
-        raise ConfigError("The cost depends on the data.", "Give --data DIR, or --dense I and --fields F.")
-    if args.data:
-        schema = PreparedData.open(args.data).schema
+    arch = named_arch(args.arch)
+    data, rest = take_data(args.data, args.overrides)
+    if rest:
+        raise ConfigError(f"cost has no settings, and {' '.join(rest)} was given.", "Its options: recnas cost --help")
+    if (data is None) == (args.dense is None or args.fields is None):
+        raise ConfigError(f"The cost of {args.arch} depends on the inputs it reads.", "Give --data DIR, or --dense I and --fields F.")
+    if data:
+        schema = PreparedData.open(data).schema
     elif args.dense < 0 or args.fields < 1 or args.width < 1 or args.table_rows < 1:
         raise ConfigError(
             "--dense must not be negative; --fields, --width and --table-rows must be at least 1."
         )
     else:
         schema = Schema.of_shape(args.dense, [args.table_rows] * args.fields)
-    arch = load_arch(args.arch)
     cost = count(arch, schema, width=args.width, layernorm=not args.no_layernorm)
     whole = count(arch, schema, width=args.width, layernorm=not args.no_layernorm, live_only=False)
     facts = {

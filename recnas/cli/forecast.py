@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_json, print_json, table
+from recnas.cli.options import add_data, add_json, print_json, table, with_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", help="a YAML file, or the name of a shipped config")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings by dotted key")
+    add_data(parser, "a prepared data set (default: the config's)")
     parser.add_argument(
         "--workers", type=int, metavar="N", help="processes of one thread (default: all cores)"
     )
@@ -23,12 +24,12 @@ def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
     from recnas.errors import ConfigError
     from recnas.jobs.forecast import check_fits, forecast
-    from recnas.jobs.search import default_workers
     from recnas.jobs.search_kinds import load_search
     from recnas.jobs.search_settings import SearchConfig
+    from recnas.machine import default_workers
     from recnas.progress import duration, human_bytes
 
-    config = load_search(config_path(args.config), args.overrides)
+    config = load_search(config_path(args.config), with_data(args.data, args.overrides))
     if not isinstance(config, SearchConfig):
         raise ConfigError(
             f"{args.config} searches {config.space.name}; a forecast is for searches on prepared ad data.",
@@ -45,8 +46,14 @@ def run(args: argparse.Namespace) -> int:
             ["phase", "what", "time", "memory"],
         )
     )
+    load = "" if found.load is None else f"; load now is {found.load:.1f} on {found.cores} core(s)"
     print(
-        f"{found.workers} workers, {found.gflops:.0f} GFLOP/s per core, {human_bytes(found.available_bytes)} available; half or twice the time is possible"
+        f"{found.workers} workers, {found.gflops:.0f} GFLOP/s per core, {human_bytes(found.available_bytes)} available. Times are for an "
+        f"otherwise idle machine{load}"
+    )
+    print(
+        "half or twice the time is possible: a network counts as large as the mean of the space, and a search may prefer "
+        "larger or smaller ones"
     )
     check_fits(found)
     return 0

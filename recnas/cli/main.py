@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Sequence
 
 from recnas.errors import RecnasError
+from recnas.files import machine_fault
 
 # Command -> one line for the overview. The module is recnas.cli.<name>.
 COMMANDS = {
@@ -59,13 +60,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output went away (| head); nothing to tell it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if (said := machine_fault(error)) is None:
+            return _ours()
+        print(f"recnas: {said}", file=sys.stderr)
+        return EXIT_USER
     except Exception:
-        traceback.print_exc()
-        print(
-            "recnas: this is a fault of recnas, not yours. Please report it with the lines above.",
-            file=sys.stderr,
-        )
-        return EXIT_OURS
+        return _ours()
+
+
+def _ours() -> int:
+    """The exception at hand is a fault of recnas."""
+    traceback.print_exc()
+    print("recnas: this is a fault of recnas, not yours. Please report it with the lines above.", file=sys.stderr)
+    return EXIT_OURS
 
 
 def _run(argv: list[str]) -> int:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from recnas.errors import ConfigError
 
 if TYPE_CHECKING:
     from recnas.engines.base import EngineChoice
@@ -33,6 +36,32 @@ def count(text: str) -> int:
 def names_in(text: str) -> list[str]:
     """`a,b, c` as a list; nothing gives an empty one."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def add_data(parser: argparse._ActionsContainer, of: str = "a prepared data set") -> None:
+    parser.add_argument("--data", metavar="DIR", help=f"{of}; data=DIR does the same")
+
+
+def take_data(data: str | None, overrides: Sequence[str], example: str | None = None) -> tuple[str | None, list[str]]:
+    """The data set named by --data or by data=, whichever a user has typed, and the other overrides.
+
+    Args:
+        example: a whole command, for a user who named none though the command needs one; None: it does not.
+    """
+    named = [item.removeprefix("data=") for item in overrides if item.startswith("data=")]
+    rest = [item for item in overrides if not item.startswith("data=")]
+    given = list(dict.fromkeys([*([data] if data else []), *named]))
+    if len(given) > 1:
+        raise ConfigError(f"two data sets are named: {' and '.join(given)}.", "Leave one of --data and data= out.")
+    if not given and example is not None:
+        raise ConfigError("a prepared data set is needed.", example)
+    return (given[0] if given else None), rest
+
+
+def with_data(data: str | None, overrides: Sequence[str]) -> list[str]:
+    """Overrides of a config, the data set of --data or data= among them."""
+    given, rest = take_data(data, overrides)
+    return [*rest, *([f"data={given}"] if given else [])]
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:

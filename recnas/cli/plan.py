@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from recnas.cli.options import add_json, byte_size, count, print_json, table
+from recnas.cli.options import add_data, add_json, byte_size, count, print_json, table, take_data
 
 if TYPE_CHECKING:
     from recnas.jobs.plan import ShardingForecast
@@ -27,12 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--hosts", type=int, metavar="H", help="machines (default: one for every 8 devices)")
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--data", metavar="DIR", help="a prepared data set (default: the config's)")
+    add_data(group, "a prepared data set (default: the config's)")
     group.add_argument(
         "--tables", metavar="NAME", help="published table sizes: criteo, criteo-1tb, criteo-1tb-40m"
     )
     parser.add_argument("--batch", type=count, metavar="B", help="rows of a batch, all devices together")
-    parser.add_argument("--arch", metavar="ARCH.json", help="count this network instead of the supernet")
+    parser.add_argument("--arch", metavar="ARCH", help="count this network (ARCH.json, RUN:best) instead of the supernet")
     add_json(parser)
 
 
@@ -40,26 +40,27 @@ def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
     from recnas.config import load_settings, read_yaml
     from recnas.data.prepared import PreparedData
+    from recnas.jobs.find_arch import named_arch
     from recnas.jobs.plan import Devices, plan
     from recnas.jobs.plan_tables import known_tables
     from recnas.jobs.search_settings import SearchConfig
     from recnas.jobs.settings import WarmupConfig
-    from recnas.space.nasrec_json import load_arch
 
     path = config_path(args.config)
+    folder, overrides = take_data(args.data, args.overrides)
     config: WarmupConfig | SearchConfig
     if set(read_yaml(path)) <= set(WarmupConfig.model_fields):
-        config = load_settings(WarmupConfig, path, args.overrides)
+        config = load_settings(WarmupConfig, path, overrides)
     else:
-        config = load_settings(SearchConfig, path, args.overrides)
+        config = load_settings(SearchConfig, path, overrides)
     if args.tables:
         known = known_tables(args.tables)
         schema, source = known.schema(), known.source
     else:
-        data = PreparedData.open(args.data or config.data)
+        data = PreparedData.open(folder or config.data)
         schema, source = data.schema, f"prepared data in {data.path}"
     hosts = args.hosts if args.hosts is not None else max(1, args.gpus // 8 if args.gpus % 8 == 0 else 1)
-    arch = load_arch(args.arch) if args.arch else None
+    arch = named_arch(args.arch) if args.arch else None
     found = plan(schema, config.space, config.train, Devices(args.gpus, args.memory, hosts), args.batch, arch)
     if args.json:
         print_json({**found.to_dict(), "source": source})

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_engine, add_json, engine_choice, print_json
+from recnas.cli.options import add_data, add_engine, add_json, engine_choice, print_json, take_data, with_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="key=value",
         help="settings by dotted key, such as search.evolution.generations=50",
     )
+    add_data(parser, "a prepared data set (default: the config's)")
     parser.add_argument("--out", metavar="RUN", help="run directory")
     parser.add_argument(
         "--resume", metavar="RUN", help="continue this run with the settings it was started with"
@@ -48,21 +49,21 @@ def run(args: argparse.Namespace) -> int:
     if args.workers is not None and args.workers < 1:
         raise ConfigError("--workers must be at least 1.")
     if args.resume:
-        if args.config or args.out:
+        typed = [*([args.config] if args.config else []), *args.overrides]  # `--resume RUN data=DIR` looks like a config
+        data, rest = take_data(args.data, typed)
+        if rest or args.out:
             raise ConfigError(
                 "--resume takes the settings from the run itself.", f"recnas search --resume {args.resume}"
             )
         out = args.resume
-        kept = RunDir.open(out)
-        kept.check("search")
-        config = kept_search(kept.manifest()["config"])
+        config = kept_search(RunDir.open(out), data)
     else:
         if not args.config or not args.out:
             raise ConfigError(
                 "a config and --out are needed.", "recnas search synthetic/laptop --out runs/first"
             )
         out = args.out
-        config = load_search(config_path(args.config), args.overrides)
+        config = load_search(config_path(args.config), with_data(args.data, args.overrides))
     result = run_search(config, out, args.workers, Progress(quiet=args.quiet), engine_choice(args))
     if args.json:
         print_json(result)

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_json, print_json
+from recnas.cli.options import add_data, add_json, print_json, take_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "arch", metavar="ARCH.json", help="in recnas's own format or in NASRec's published one"
+        "arch", metavar="ARCH", help="ARCH.json (recnas's own format or NASRec's), RUN:best or RUN:NUMBER"
     )
     parser.add_argument(
         "overrides",
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="key=value",
         help="training settings, such as lr=0.1 or embeddings.cap=500000",
     )
-    parser.add_argument("--data", required=True, metavar="DIR", help="a prepared data set")
+    add_data(parser)
     parser.add_argument("--out", required=True, metavar="RUN", help="run directory")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="how many trainings (default: 1)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed (default: 0)")
@@ -39,21 +39,24 @@ def run(args: argparse.Namespace) -> int:
     from recnas.config import apply_overrides, check_settings
     from recnas.data.prepared import PreparedData
     from recnas.errors import ConfigError
+    from recnas.jobs.find_arch import named_arch
+    from recnas.jobs.notice import warn_of_data
     from recnas.jobs.train import train
     from recnas.progress import Progress
-    from recnas.space.nasrec_json import load_arch
     from recnas.train.distributed import join_ranks
     from recnas.train.settings import TrainSettings
 
     if args.seeds < 1 or args.seed < 0:
         raise ConfigError("--seeds must be at least 1 and --seed not negative.")
     values: dict = {}
-    faults = apply_overrides(values, args.overrides)
-    settings = check_settings(TrainSettings, values, "the training settings", faults)
-    arch = load_arch(args.arch)
-    data = PreparedData.open(args.data)
+    path, overrides = take_data(args.data, args.overrides, "recnas train ARCH --data DIR --out RUN")
+    faults = apply_overrides(values, overrides)
+    settings = check_settings(TrainSettings, values, "the training settings", faults, overrides)
+    arch = named_arch(args.arch)
+    data = PreparedData.open(str(path))
     with join_ranks() as ranks:
         progress = Progress(quiet=args.quiet or not ranks.first)
+        warn_of_data(data, progress)
         result = train(arch, data, args.out, settings, args.seeds, args.seed, progress)
     if not ranks.first:
         return 0
@@ -70,6 +73,9 @@ def run(args: argparse.Namespace) -> int:
             parts.append(f"{metric} {found['mean']:.5f}{spread}")
         print(f"  {split:<5}  {'  '.join(parts)}")
     if below := not_better(result["test"].get("normalized_entropy", {}).get("mean")):
-        print(f"warning: {below}, on test")
+        print(
+            f"warning: {below}, on test. Usual reasons: dense columns that are far from the size of one, a rate that is "
+            "too high (lr=0.0005), or too few rows"
+        )
     print(f"weights and details: {args.out}")
     return 0

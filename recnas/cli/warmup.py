@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_json, print_json
+from recnas.cli.options import add_data, add_json, print_json, with_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "overrides", nargs="*", metavar="key=value", help="settings by dotted key, such as warmup.share=0.1"
     )
+    add_data(parser, "a prepared data set (default: the config's)")
     parser.add_argument("--out", required=True, metavar="RUN", help="run directory")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_json(parser)
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from recnas.progress import Progress, duration
     from recnas.train.distributed import join_ranks
 
-    config = load_settings(WarmupConfig, config_path(args.config), args.overrides)
+    config = load_settings(WarmupConfig, config_path(args.config), with_data(args.data, args.overrides))
     with join_ranks() as ranks:
         result = warmup(config, args.out, Progress(quiet=args.quiet or not ranks.first))
     if not ranks.first:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from recnas.engines.base import Engine, Work
+from recnas.threads import one_thread
 
 
 class LocalEngine(Engine):
@@ -17,9 +18,12 @@ class LocalEngine(Engine):
 
     def map(self, items: Iterable[Any]) -> Iterator[Any]:
         if self._call is None:
-            self._call = self._work.open()
+            with one_thread():
+                self._call = self._work.open()
         for item in items:
-            yield self._call(item)
+            with one_thread():  # not around the yield: what the caller does meanwhile is not a worker's
+                result = self._call(item)
+            yield result
 
     def close(self) -> None:
         self._call = None

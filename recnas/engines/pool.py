@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -17,7 +19,8 @@ from typing import Any
 
 from recnas.engines.base import Work
 from recnas.engines.crew import ONE_THREAD, Answer, Crew, Item
-from recnas.errors import RecnasError
+from recnas.errors import RecnasError, RunError
+from recnas.threads import one_thread
 
 _PR_SET_PDEATHSIG = 1
 
@@ -67,12 +70,14 @@ class PoolEngine(Crew[_Worker]):
         return [worker for worker in self._pool if worker.item is None]
 
     def _start(self) -> _Worker:
+        _check_importable(self._work)
         here, there = self._context.Pipe()
         before = {name: os.environ.get(name) for name in ONE_THREAD}
         os.environ.update(ONE_THREAD)  # a spawned process inherits the environment of this moment
         try:
             process = self._context.Process(target=_serve, args=(there, self._work, os.getpid()), daemon=True)
-            process.start()
+            with _main_hidden():
+                process.start()
         finally:
             for name, value in before.items():
                 if value is None:
@@ -114,6 +119,41 @@ class PoolEngine(Crew[_Worker]):
         return f"worker processes in a row died on the same item (number {number}; the last one {cause})."
 
 
+@contextmanager
+def _main_hidden() -> Iterator[None]:
+    """Start a process that does not run the user's script again.
+
+    Spawned processes import the parent's main module, so that what it defines can be sent to them. A script without
+    `if __name__ == "__main__"` would then start its search once more in every worker. All that recnas sends is
+    defined in its own modules, so a worker can do without: with neither a name nor a file to be found, it is left out.
+    """
+    main = sys.modules["__main__"]
+    kept: dict[str, Any] = {name: vars(main)[name] for name in ("__spec__", "__file__") if name in vars(main)}
+    main.__spec__ = None
+    vars(main).pop("__file__", None)
+    try:
+        yield
+    finally:
+        vars(main).update(kept)
+
+
+class _Looking(pickle.Pickler):
+    """Stops at the first thing that a worker could not import."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if getattr(value, "__module__", None) == "__main__":
+            name = getattr(value, "__qualname__", type(value).__qualname__)
+            raise RunError(
+                f"{name} is defined in the script that is being run, and worker processes cannot import it from there.",
+                "Put it into a module (a file of its own beside the script) and import it, or use workers=1.",
+            )
+        return NotImplemented
+
+
+def _check_importable(work: Work) -> None:
+    _Looking(io.BytesIO()).dump(work)
+
+
 def _serve(pipe: Connection, work: Work, parent: int) -> None:
     """The life of a worker: open the work, then answer items until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
@@ -125,9 +165,10 @@ def _serve(pipe: Connection, work: Work, parent: int) -> None:
         except (EOFError, OSError):
             return
         try:
-            if call is None:
-                call = work.open()
-            answer = (True, call(item))
+            with one_thread():  # also where the environment (ONE_THREAD) did not reach torch
+                if call is None:
+                    call = work.open()
+                answer = (True, call(item))
         except RecnasError as error:
             answer = (False, error)
         except Exception:

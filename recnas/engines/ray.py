@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
 import time
 import traceback
 import warnings
@@ -27,6 +26,7 @@ from recnas.engines.base import Work
 from recnas.engines.crew import ONE_THREAD, TRIES, Answer, Crew, Item
 from recnas.engines.ray_cluster import connect, import_ray
 from recnas.errors import RecnasError, RunError
+from recnas.threads import one_thread
 
 _PATIENCE = 300.0  # seconds without a single worker before a full cluster is an error
 
@@ -168,9 +168,10 @@ class _Actor:
 
     def answer(self, item: Any) -> tuple[bool, Any]:
         try:
-            if self._call is None:
-                self._call = self._open()
-            value = self._call(item)
+            with one_thread():
+                if self._call is None:
+                    self._call = self._open()
+                value = self._call(item)
             written = [name for name, tensor in self._tensors.items() if tensor._version]
             if written:
                 raise RuntimeError(f"the work wrote into {written[0]}, which all workers share")
@@ -182,8 +183,6 @@ class _Actor:
 
     def _open(self) -> Callable[[Any], Any]:
         work = pickle.loads(self._work)
-        if "torch" in sys.modules:
-            sys.modules["torch"].set_num_threads(1)
         if not self._cargo:
             return work.open()
         import ray

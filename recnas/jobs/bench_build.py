@@ -24,8 +24,10 @@ from recnas.engines.base import EngineChoice, open_engine
 from recnas.errors import RunError
 from recnas.jobs.settings import SpaceSettings, make_space
 from recnas.jobs.train_work import TrainWork
+from recnas.jobs.training import NOT_THE_RESULT
 from recnas.progress import Progress
 from recnas.run import RunDir
+from recnas.run_facts import data_facts
 from recnas.space.base import Space
 from recnas.train.settings import TrainSettings
 
@@ -62,10 +64,10 @@ def bench_build(
     progress = progress or Progress(quiet=True)
     where = engine or EngineChoice()
     where.check()
-    described = settings.model_dump(mode="json", exclude={"train": {"threads", "checkpoint_seconds"}})
+    described = settings.model_dump(mode="json", exclude={"train": NOT_THE_RESULT})
     earlier = _earlier_events(start, data, described) if start is not None else []
     run = RunDir.create(
-        out, "bench", data={"path": str(data.path), "fingerprint": data.fingerprint}, settings=described
+        out, "bench", data=data_facts(data.path, data.fingerprint, out), settings=described, threads=1
     )
     space = make_space(settings.space)
     with run.locked():

@@ -173,11 +173,11 @@ def widths(scores: ScoreTable, name: str) -> list[str]:
     return sorted(has, key=lambda column: int(column.partition("@")[2]))
 
 
-def load_config(data: dict[str, Any], faults: Sequence[str], source: str) -> CellCorrelation:
+def load_config(data: dict[str, Any], faults: Sequence[str], source: str, overrides: Sequence[str] = ()) -> CellCorrelation:
     from recnas.config import check_settings
     from recnas.proxies.registry import get_proxies
 
-    config = check_settings(CellCorrelation, data, source, faults)
+    config = check_settings(CellCorrelation, data, source, faults, overrides)
     try:
         get_proxies(config.score.proxies)
     except ConfigError as error:

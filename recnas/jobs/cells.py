@@ -63,7 +63,6 @@ class CellWork:
     settings: CellSettings
 
     def open(self) -> Callable[[dict[str, Any]], dict[str, Any]]:
-        import torch
 
         from recnas.data.images import generated_images, load_images
         from recnas.jobs.scoring import as_json
@@ -73,7 +72,6 @@ class CellWork:
         from recnas.proxies.sigeo import Lambdas
 
         settings = self.settings
-        torch.set_num_threads(1)  # the same rounding whatever the number of workers
         if settings.images == "generated":
             images = generated_images(rows=settings.batches * settings.batch_size, seed=settings.seed)
             training = generated_images(rows=GENERATED_ROWS, seed=settings.seed)  # the same patterns
@@ -114,7 +112,7 @@ def score_cells(
     """One result per cell, in order; networks that several cells share are scored once."""
     progress, choice = progress or Progress(quiet=True), engine or EngineChoice()
     choice.check()
-    run = RunDir.create(out, "cells", settings=settings.facts())
+    run = RunDir.create(out, "cells", settings=settings.facts(), threads=1)
     space = get_space(settings.space)
     keys = [space.key(arch) for arch in archs]
     with run.locked():

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from recnas.bench.bootstrap import Difference, RowSums, paired_bootstrap, row_sums
 from recnas.bench.floor import guess_logits
@@ -28,9 +27,12 @@ from recnas.jobs.compare_board import headline, model_row, rank, write_board
 from recnas.jobs.compare_floors import why_not
 from recnas.jobs.compare_latency import measure
 from recnas.jobs.compare_models import Choice, Entrant, find_entrant, resolve
-from recnas.jobs.compare_work import NOT_THE_RESULT, CompareWork, Item, predictions_path
+from recnas.jobs.compare_work import CompareWork, Item, predictions_path
+from recnas.jobs.notice import warn_of_data
+from recnas.jobs.training import NOT_THE_RESULT
 from recnas.progress import Progress
 from recnas.run import RunDir
+from recnas.run_facts import data_facts
 from recnas.train.settings import TrainSettings
 
 TUNING_SEED = 1_000_000  # added to the first seed: no final training repeats a trial
@@ -73,11 +75,13 @@ def compare(
     run = RunDir.create(
         out,
         "compare",
-        data={"path": str(data.path), "fingerprint": data.fingerprint},
+        data=data_facts(data.path, data.fingerprint, out),
+        threads=1,
         settings=settings.model_dump(mode="json", exclude=NOT_THE_RESULT),
         tune=tune,
         first_seed=first_seed,
     )
+    warn_of_data(data, progress or Progress(quiet=True))
     with run.locked():
         job = _Comparison(data, run, settings, entrants, workers, keep, progress or Progress(quiet=True), engine)
         choices = job.tune(tune, first_seed)
@@ -199,7 +203,6 @@ class _Comparison:
     def _run(self, name: str, total: int, items: list[Item]) -> None:
         self.progress.phase(name, total, "trainings")
         self.progress.advance(total - len(items))
-        threads = torch.get_num_threads()
         if items:
             with open_engine(self.work, self.workers, self.engine.kind, self.engine.address) as engine:
                 for event in engine.map(items):
@@ -207,7 +210,6 @@ class _Comparison:
                     valid = event.get("valid")
                     note = f"validation log loss {valid['logloss']:.5f}" if valid else "failed"
                     self.progress.advance(1, note=f"{event['model']} {note}")
-            torch.set_num_threads(threads)  # a worker within this process had set its own
         self.progress.end()
 
     def _best(self, entrant: Entrant, drawn: list[Choice]) -> Choice:

@@ -11,6 +11,7 @@ import torch
 
 from recnas.data.schema import Schema
 from recnas.jobs.compare_models import Entrant, build_entrant
+from recnas.threads import one_thread
 from recnas.train.settings import TrainSettings
 
 BATCHES = (1, 512)
@@ -28,20 +29,15 @@ def measure(
     )
     built = build_entrant(entrant, choice, one_row, settings, 0, torch.device("cpu"))
     network = built.network.eval()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     found: dict[str, float] = {}
-    try:
-        with torch.inference_mode():
-            for size in BATCHES:
-                generator = torch.Generator().manual_seed(size)
-                dense = torch.rand(size, schema.n_dense, generator=generator)
-                embedded = torch.randn(size, schema.n_sparse, built.embeddings.width, generator=generator)
-                times = _times(network, dense, embedded)
-                for percent in (50, 99):
-                    found[f"p{percent}_ms_{size}"] = 1e3 * float(np.percentile(times, percent))
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread(), torch.inference_mode():
+        for size in BATCHES:
+            generator = torch.Generator().manual_seed(size)
+            dense = torch.rand(size, schema.n_dense, generator=generator)
+            embedded = torch.randn(size, schema.n_sparse, built.embeddings.width, generator=generator)
+            times = _times(network, dense, embedded)
+            for percent in (50, 99):
+                found[f"p{percent}_ms_{size}"] = 1e3 * float(np.percentile(times, percent))
     return found
 
 

@@ -27,13 +27,14 @@ from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError, RecnasError
 from recnas.jobs.compare_floors import FLOORS
+from recnas.jobs.find_arch import named_arch
 from recnas.jobs.training import make_embeddings, net_shape
 from recnas.model.embeddings import Embeddings
 from recnas.model.subnet import new_subnet
 from recnas.run import RunDir
 from recnas.space.cost import count
 from recnas.space.nasrec_arch import NasrecArch
-from recnas.space.nasrec_json import from_dict, load_arch, to_dict
+from recnas.space.nasrec_json import from_dict, to_dict
 from recnas.train.settings import TrainSettings
 
 Choice = dict[str, Any]  # the learning rate and whatever else of a model tuning may change; JSON-able
@@ -132,14 +133,14 @@ def _resolve(name: str, data: PreparedData) -> list[Entrant]:
     if name.endswith(":best"):
         return [_searched(name, Path(name.removesuffix(":best")), data)]
     if name.endswith(".json") or Path(name).is_file():
-        return [_architecture(load_arch(name), Path(name).stem, {})]
+        return [_architecture(named_arch(name), Path(name).stem, {})]
     raise ConfigError(f"there is no model {name!r}; {nearest(name.lower(), [*ZOO, *FLOORS])}")
 
 
 def _searched(name: str, path: Path, data: PreparedData) -> Entrant:
-    manifest = RunDir.open(path).manifest()
-    if manifest.get("kind") != "search":
-        raise ConfigError(f"{path} is a {manifest.get('kind')} run, not a search; give its architecture file")
+    run = RunDir.open(path)
+    run.check("search")
+    manifest = run.manifest()
     theirs = manifest["data"]
     if theirs["fingerprint"] != data.fingerprint:
         raise ConfigError(
@@ -152,7 +153,7 @@ def _searched(name: str, path: Path, data: PreparedData) -> Entrant:
     final = manifest["config"]["final"]
     train = final.get("retrain_train") or final["train"]
     built = {key: train[key] for key in ("layernorm", "activation") if key in train}
-    return _architecture(load_arch(path / "best.json"), name, built)
+    return _architecture(named_arch(name), name, built)
 
 
 def _architecture(arch: NasrecArch, label: str, built: dict[str, Any]) -> Entrant:

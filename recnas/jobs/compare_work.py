@@ -19,15 +19,19 @@ from recnas.data.prepared import PreparedData
 from recnas.errors import RunError
 from recnas.jobs.compare_floors import run_floor
 from recnas.jobs.compare_models import Choice, Entrant, build_entrant
-from recnas.jobs.training import choose_device, make_loader, new_trainer, train_with_checkpoints
+from recnas.jobs.training import (
+    NOT_THE_RESULT,
+    choose_device,
+    make_loader,
+    new_trainer,
+    train_with_checkpoints,
+)
 from recnas.progress import Progress
 from recnas.run import write_atomic, write_json
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork, Network, NotFinite
 from recnas.train.settings import TrainSettings
 from recnas.train.slice_optim import Slice
-
-NOT_THE_RESULT = {"threads", "checkpoint_seconds"}  # settings that change no number
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,6 @@ class CompareWork:
     keep: bool = False
 
     def open(self) -> Callable[[Item], dict[str, Any]]:
-        torch.set_num_threads(1)  # the same rounding whatever the number of workers
         data = PreparedData.open(self.data)
         return lambda item: self._do(data, item)
 
@@ -105,12 +108,12 @@ class CompareWork:
     def _train(
         self, data: PreparedData, item: Item, splits: tuple[str, ...]
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        settings = self.settings.model_copy(update={"threads": 1})
+        settings = self.settings
         device = choose_device(settings)
         built = build_entrant(item.entrant, item.choice, data.schema, settings, item.seed, device)
         loader = make_loader(data, built.settings, item.seed, device)
         trainee = TimedNetwork(built.network)
-        trainer = new_trainer(trainee, built.embeddings, loader, built.settings, device)
+        trainer = new_trainer(trainee, built.embeddings, loader, built.settings, device, data=data)
         made_from = {
             "data": data.fingerprint,
             "model": json.loads(json.dumps(asdict(item.entrant))),

@@ -26,7 +26,7 @@ from recnas.jobs.shared_loss import shared_losses
 from recnas.progress import Progress
 from recnas.proxies.registry import get_proxies
 from recnas.run import RunDir
-from recnas.search.objective import rank_sums
+from recnas.searchers.objective import rank_sums
 
 VOTE = "vote"  # the sum of several proxies' ranks
 TERMS_OF = ("sigeo", "sigeo_released")  # whose parts are of interest on their own

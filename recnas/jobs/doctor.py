@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from recnas.machine import available_cores, default_threads
 from recnas.run import versions
 
 # Built together: any other pairing fails at import with an undefined symbol.
@@ -36,7 +37,7 @@ def examine(folder: Path) -> dict[str, Any]:
     return {
         "ok": all(check.ok for check in checks if check.needed),
         "versions": versions(),
-        "cores": os.cpu_count(),
+        "cores": available_cores(),
         "checks": [asdict(check) for check in checks],
     }
 
@@ -91,7 +92,7 @@ def _device() -> Check:
         if torch.cuda.is_available():
             names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
             return Check("device", True, f"cuda: {names}")
-        return Check("device", True, f"cpu, {torch.get_num_threads()} threads")
+        return Check("device", True, f"cpu, {default_threads()} threads")
     except Exception:
         return Check("device", False, "unknown", "torch does not load")
 

@@ -124,7 +124,6 @@ class TrainAndMeasure:
     settings: Experiment1
 
     def open(self) -> Callable[[tuple[int, int]], dict[str, Any]]:
-        torch.set_num_threads(1)  # the same rounding whatever the number of workers
         images = load(self.settings)
         return lambda task: train_and_measure(self.settings, images, *task)
 
@@ -141,7 +140,7 @@ def experiment1(
             f"{settings.batches} batches of {settings.batch} need more than the {rows} training images.", "Lower batch_size."
         )
     facts = settings.model_dump(mode="json", exclude={"path", "widths", "resamples"})
-    run = RunDir.create(out, KIND, settings=facts, data={"fingerprint": images.fingerprint(), "train": rows})
+    run = RunDir.create(out, KIND, settings=facts, data={"fingerprint": images.fingerprint(), "train": rows}, threads=1)
     tasks = [(seed, width) for seed in range(settings.seeds) for width in settings.widths]
     with run.locked():
         found = {(event["seed"], event["width"]): event for event in run.ledger.read()}

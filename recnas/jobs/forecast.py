@@ -1,13 +1,15 @@
 """What a search will need, before it starts: memory and minutes per phase, by arithmetic and one probe.
 
-Time is multiply-adds divided by what this machine's matrix product reaches, times a factor per phase that
-was measured on the 2-core machine recnas is developed on (memory traffic, small operators, Python). It is a
-forecast: half or twice is possible, an order of magnitude is not.
+A step of training costs its multiply-adds, at what this machine's matrix product reaches, and the update of every
+parameter, which is what counts in small batches. The factors were measured on the 2-core machine recnas is developed
+on. It is a forecast for a machine that does nothing else: half or twice is possible, an order of magnitude is not. What
+it cannot know: how large the networks are that the search will prefer (it takes the mean of the space), and what
+other programs will do meanwhile.
 """
 
 from __future__ import annotations
 
-import os
+import math
 import time
 from dataclasses import asdict, dataclass
 from statistics import fmean
@@ -21,18 +23,24 @@ from recnas.errors import ConfigError
 from recnas.jobs.scoring import ScoreSettings
 from recnas.jobs.search_settings import SearchConfig
 from recnas.jobs.settings import make_space
+from recnas.machine import available_cores, available_memory, default_threads, load_average
 from recnas.progress import human_bytes
 from recnas.proxies.gradients import GradientMoments
 from recnas.proxies.gram import ExactNtk, Gram
 from recnas.proxies.registry import get_proxies
-from recnas.search.registry import planned
+from recnas.searchers.registry import planned
 from recnas.space.cost import count
+from recnas.threads import one_thread
 from recnas.train.paths import PathSampler
 
 SAMPLES = 64  # architectures whose mean cost stands for a candidate's
 PASSES = 3  # forward, and the two products of backward
-# Seconds that pass for each second of pure matrix products, all cores busy.
-OVERHEAD = {"warmup": 2.2, "search": 2.0, "train": 2.6}
+# Seconds of one core for each second of pure matrix products, in training and in scoring.
+TRAIN_FACTOR, SCORE_FACTOR = 1.4, 1.43
+PARAM_SECONDS = 3.5e-9  # of a step, for each parameter: gradient, clipping, optimizer
+STEP_SECONDS = 1e-3  # of a step whatever its size
+BUSY = 1.4  # all cores at once share caches and memory: each is slower by so much
+START_SECONDS = 3.0  # until a worker process has loaded torch and opened its work
 GRAM_ROWS = 128  # a Gram matrix of a batch of so many costs about one more pass of it; measured at 256 and 512
 LIBRARIES = 350e6  # bytes of a process that has loaded torch and does nothing
 
@@ -51,6 +59,8 @@ class Forecast:
     available_bytes: float
     workers: int
     gflops: float  # of one core, measured just now
+    cores: int = 1
+    load: float | None = None  # processes that want a core just now, ours not yet among them
 
     @property
     def minutes(self) -> float:
@@ -78,36 +88,52 @@ def forecast(config: SearchConfig, workers: int, data: PreparedData | None = Non
     cap = config.train.embeddings.cap or config.train.embeddings.hash_rows
     rows_of_tables = sum(min(n, cap) if cap else n for n in schema.table_rows)
     tables = 4.0 * config.train.embeddings.width * rows_of_tables
-    core = probe()
-    cores = min(workers, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else workers)
+    core, cores = probe() * 1e9, min(workers, available_cores())
+    threads = config.train.threads or default_threads()
 
-    def minutes(row_passes: float, macs: float, phase: str) -> float:
-        return row_passes * macs * 2 * PASSES / (core * 1e9 * cores) * OVERHEAD[phase] / 60
+    def training(rows: float, batch: int, macs: float, params: float, judged: float = 0.0) -> float:
+        """Seconds of one core: `rows` trained on in batches, `judged` rows only read."""
+        products = (rows + judged / PASSES) * macs * 2 * PASSES / core * TRAIN_FACTOR
+        return products + math.ceil(rows / batch) * (STEP_SECONDS + params * PARAM_SECONDS)
+
+    def together(seconds: float, items: int) -> float:
+        """Of so many items of one core each: in rounds, as many at a time as there are cores."""
+        if items == 0:
+            return 0.0
+        start, slower = (START_SECONDS, BUSY) if cores > 1 else (0.0, 1.0)
+        return start + seconds * math.ceil(items / cores) * slower
+
+    def threaded(seconds: float) -> float:
+        return seconds / math.sqrt(threads)  # small operators gain little from more threads
 
     warm_rows = config.warmup.share * train_rows * config.train.epochs
     sampler = PathSampler(space, config.seed, 100, config.warmup.strategy, config.warmup.full_path_share)
     full_share = fmean(sampler.full_probability(step) for step in range(100))
     warm_macs = full_share * full.macs + (1 - full_share) * mean_macs
+    warm_params = full_share * full.params + (1 - full_share) * mean_params
+    warm_batch = config.warmup.batch_size(round(config.warmup.share * train_rows), config.train.batch_size)
     total = planned(config.search.chosen)
-    scored_rows = total * batches_of(config.score) * config.score.batch_size
+    passes = config.score.batch_size * batches_of(config.score)
+    one_score = passes * mean_macs * 2 * PASSES / core * SCORE_FACTOR
     if config.evaluator == "one-shot":
         one = config.one_shot
-        scored_rows = (
-            total * (one.steps * one.batch_size + min(one.valid_rows, data.rows("valid"))) / PASSES
-        )
+        read = one.steps * one.batch_size + min(one.valid_rows, data.rows("valid"))  # forward, but for the head
+        one_score = read * mean_macs * 2 / core * SCORE_FACTOR
+    searching = together(one_score, total)
     if config.evaluator == "train":
         short = config.short
-        scored_rows = float(config.pool_size * config.score.batches * config.score.batch_size)
-        scored_rows += total * (min(short.rows, train_rows) if short.rows else train_rows) * short.train.epochs
+        rows = (min(short.rows, train_rows) if short.rows else train_rows) * short.train.epochs
+        judged = min(short.valid_rows or data.rows("valid"), data.rows("valid"))
+        pool_passes = config.score.batches * config.score.batch_size
+        searching = together(pool_passes * mean_macs * 2 * PASSES / core * SCORE_FACTOR, config.pool_size)
+        searching += together(training(rows, short.train.batch_size, mean_macs, mean_params, judged), total)
     final = config.final
-    final_rows = (
-        (min(final.rows, train_rows) if final.rows else train_rows)
-        * final.train.epochs
-        * final.top
-        * final.seeds
-    )
+    final_rows = (min(final.rows, train_rows) if final.rows else train_rows) * final.train.epochs
+    one_final = training(final_rows, final.train.batch_size, mean_macs, mean_params, data.rows("valid"))
     best = final.retrain_train or final.train
-    best_rows = train_rows * best.epochs * final.retrain_seeds
+    best_rows = (train_rows + (data.rows("valid") if final.retrain == "train+valid" else 0)) * best.epochs
+    read = data.rows("test") + (data.rows("valid") if final.retrain == "train" else 0)
+    one_best = training(best_rows, best.batch_size, mean_macs, mean_params, read)
 
     supernet = 4.0 * full.params
     step = (
@@ -120,30 +146,30 @@ def forecast(config: SearchConfig, workers: int, data: PreparedData | None = Non
     phases = (
         Phase(
             "warm up",
-            minutes(warm_rows, warm_macs, "warmup"),
+            threaded(training(warm_rows, warm_batch, warm_macs, warm_params)) / 60,
             LIBRARIES + 3 * supernet + 2 * tables + step,
             f"{warm_rows:,.0f} rows",
         ),
         Phase(
             "search",
-            minutes(scored_rows, mean_macs, "search"),
+            searching / 60,
             LIBRARIES + supernet + workers * one_worker,
             f"{total:,} candidates",
         ),
         Phase(
             "train the best",
-            minutes(final_rows, mean_macs, "train"),
+            together(one_final, final.top * final.seeds) / 60,
             LIBRARIES + workers * one_training,
             f"{final.top * final.seeds} trainings",
         ),
         Phase(
             "retrain",
-            minutes(best_rows, mean_macs, "train"),
+            threaded(one_best * final.retrain_seeds) / 60,
             one_training,
             f"{final.retrain_seeds} training(s) of the winner",
         ),
     )
-    return Forecast(phases, available_memory(), workers, core)
+    return Forecast(phases, available_memory(), workers, core / 1e9, available_cores(), load_average())
 
 
 def batches_of(settings: ScoreSettings) -> float:
@@ -171,31 +197,11 @@ def check_fits(found: Forecast) -> None:
 
 def probe() -> float:
     """GFLOP/s of one core: best of a few `[512, 1024] @ [1024, 1024]`."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        a, b = torch.ones(512, 1024), torch.ones(1024, 1024)
-        best = float("inf")
+    a, b = torch.ones(512, 1024), torch.ones(1024, 1024)
+    best = float("inf")
+    with one_thread():
         for _ in range(8):
             started = time.perf_counter()
             a @ b
             best = min(best, time.perf_counter() - started)
-    finally:
-        torch.set_num_threads(threads)
     return 2 * 512 * 1024 * 1024 / best / 1e9
-
-
-def available_memory() -> float:
-    """Bytes this machine (or the container recnas runs in) can still give."""
-    found = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    try:
-        with open("/proc/meminfo") as file:
-            found = next(float(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        pass
-    try:
-        with open("/sys/fs/cgroup/memory.max") as limit, open("/sys/fs/cgroup/memory.current") as used:
-            found = min(found, float(limit.read()) - float(used.read()))
-    except (OSError, ValueError):  # no such limit
-        pass
-    return found

@@ -10,6 +10,7 @@ import torch
 from recnas.model.nasrec_plan import NetShape
 from recnas.model.subnet import Subnet
 from recnas.space.nasrec_arch import NasrecArch
+from recnas.threads import one_thread
 
 _SECONDS = 0.2  # per batch size: enough repeats for a steady median of networks of a millisecond
 _LEAST = 5
@@ -20,13 +21,8 @@ def measure_latency(
 ) -> dict[str, float]:
     """Median milliseconds of the network (look-ups not counted) per batch size, on one thread."""
     network = Subnet(arch, shape, torch.Generator().manual_seed(0))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.inference_mode():
-            return {f"latency_ms_{size}": 1e3 * _median(network, shape, size) for size in batches}
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread(), torch.inference_mode():
+        return {f"latency_ms_{size}": 1e3 * _median(network, shape, size) for size in batches}
 
 
 def _median(network: Subnet, shape: NetShape, size: int) -> float:

@@ -61,7 +61,6 @@ class OneShotWork:
         return load(Path(self.frozen)).tensors
 
     def open(self, cargo: dict[str, Tensor] | None = None) -> Callable[[dict[str, Any]], dict[str, Any]]:
-        torch.set_num_threads(1)  # the same rounding whatever the number of workers
         tensors = self.cargo() if cargo is None else cargo
         data = PreparedData.open(self.data)
         space = make_space(self.space)

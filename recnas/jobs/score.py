@@ -18,11 +18,13 @@ import numpy as np
 
 from recnas.engines.base import EngineChoice, open_engine
 from recnas.errors import RunError, SpaceError
+from recnas.jobs.find_arch import named_arch
 from recnas.jobs.scoring import ScoreSettings, ScoreWork, freeze
 from recnas.jobs.warmup import load_warmed
 from recnas.progress import Progress
 from recnas.run import FolderLock, Ledger
 from recnas.space.base import Space
+from recnas.space.nasrec_json import to_dict
 
 DRAW_STREAM = 4  # keeps drawn architectures apart from every other draw of a seed
 
@@ -53,7 +55,7 @@ def score_archs(
     made_from = {
         "data": data.fingerprint,
         "supernet": supernet.describe(),
-        "warmup": config.model_dump(mode="json"),
+        "warmup": config.model_dump(mode="json", exclude={"data": True, "train": {"checkpoint_seconds"}}),
     }
     frozen = freeze(folder / "frozen", supernet, embeddings, data, settings, made_from)
     work = ScoreWork(str(frozen), config.space, supernet.shape, settings, warmed=config.warmup.share > 0)
@@ -117,8 +119,13 @@ def check_archs(space: Space[Any], described: Sequence[dict[str, Any]]) -> list[
 
 
 def read_archs(path: Path | str) -> list[dict[str, Any]]:
-    """Architectures from JSON lines; a line may hold one itself or carry it as `arch` (a ledger, a score file)."""
+    """Architectures from JSON lines; a line may hold one itself or carry it as `arch` (a ledger, a score file).
+
+    ARCH.json, RUN:best and RUN:NUMBER stand for one.
+    """
     found = []
+    if str(path).endswith(".json") or not Path(path).exists():
+        return [to_dict(named_arch(str(path)))]
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:

@@ -14,7 +14,6 @@ replays the ledger, trainings continue from their checkpoints, and the result is
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,12 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from recnas.data.prepared import PreparedData
 from recnas.engines.base import Engine, EngineChoice, Work, open_engine
 from recnas.jobs.forecast import check_fits, forecast
 from recnas.jobs.latency import measure_latency
+from recnas.jobs.notice import warn_of_data
 from recnas.jobs.one_shot import OneShotWork
 from recnas.jobs.scoring import ScoreWork, freeze
 from recnas.jobs.search_settings import COSTS, LATENCIES, SearchConfig
@@ -36,21 +34,20 @@ from recnas.jobs.train import train
 from recnas.jobs.train_work import TrainWork
 from recnas.jobs.training import net_shape
 from recnas.jobs.warmup import load_warmed, warmup
+from recnas.machine import default_workers
 from recnas.progress import Progress
 from recnas.run import RunDir, write_json
-from recnas.search.base import Searcher
-from recnas.search.evidence import Evidence
-from recnas.search.limits import Gate
-from recnas.search.registry import get_searcher
+from recnas.run_facts import data_facts
+from recnas.searchers.base import Searcher
+from recnas.searchers.evidence import Evidence
+from recnas.searchers.limits import Gate
+from recnas.searchers.registry import get_searcher
 from recnas.space.cost import count
 from recnas.space.nasrec_arch import NasrecArch
 from recnas.space.nasrec_json import dump_arch
+from recnas.threads import computing_with, settle_threads
 
 WINDOW = 16  # candidates whose order among the workers is free; a crash loses at most so many scores
-
-
-def default_workers() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def search(
@@ -68,14 +65,16 @@ def search(
     workers = workers or default_workers()
     if not (Path(out) / "manifest.json").exists():
         check_fits(forecast(config, engine.workers_here(workers), data))
+    threads = settle_threads(out, config.train.threads)
     run = RunDir.create(
-        out, "search", config=config.facts(), data={"path": str(data.path), "fingerprint": data.fingerprint}
+        out, "search", config=config.facts(), data=data_facts(data.path, data.fingerprint, out), threads=threads
     )
-    with run.locked():
+    warn_of_data(data, progress)
+    with run.locked(), computing_with(threads):
         kind = _Search
         if config.evaluator == "train":
             from recnas.jobs.search_hnas import HybridSearch as kind
-        job = kind(config, data, run, workers, progress, engine)
+        job = kind(config, data, run, workers, threads, progress, engine)
         result = job.run()
     return result
 
@@ -87,10 +86,11 @@ class _Search:
         data: PreparedData,
         run: RunDir,
         workers: int,
+        threads: int,
         progress: Progress,
         engine: EngineChoice,
     ) -> None:
-        self.engine = engine
+        self.engine, self.threads = engine, threads
         self.config, self.data, self.folder, self.workers, self.progress = (
             config,
             data,
@@ -101,7 +101,6 @@ class _Search:
         self.space = make_space(config.space)
         self.objectives = config.goals()
         self.events = run.ledger.read()
-        self.threads = torch.get_num_threads()
 
     def run(self) -> dict[str, Any]:
         with self._phase("warmup"):
@@ -128,7 +127,7 @@ class _Search:
             seed=config.seed,
             space=config.space,
             warmup=config.warmup,
-            train=config.train,
+            train=config.train.model_copy(update={"threads": self.threads}),
             check=CheckSettings(archs=0),
         )
         if not (folder / "result.json").exists():
@@ -145,7 +144,7 @@ class _Search:
         made_from = {
             "data": self.data.fingerprint,
             "supernet": supernet.describe(),
-            "warmup": warm.model_dump(mode="json"),
+            "warmup": warm.model_dump(mode="json", exclude={"data": True, "train": {"checkpoint_seconds"}}),
         }
         frozen = freeze(folder / "frozen", supernet, embeddings, self.data, config.score, made_from)
         return ScoreWork(str(frozen), config.space, supernet.shape, config.score, warmed)
@@ -253,6 +252,7 @@ class _Search:
     def _retrain(self, arch: NasrecArch) -> dict[str, Any]:
         final = self.config.final
         settings = final.retrain_train or final.train
+        settings = settings.model_copy(update={"threads": settings.threads or self.threads})
         return train(
             arch,
             self.data,
@@ -287,7 +287,6 @@ class _Search:
     def _engine(self, work: Work) -> Iterator[Any]:
         with open_engine(work, self.workers, self.engine.kind, self.engine.address) as engine:
             yield engine
-        torch.set_num_threads(self.threads)  # a worker within this process had set its own
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -344,6 +343,7 @@ class _Search:
             },
             "test": {name: found["mean"] for name, found in final["test"].items()}
             | {"std": final["test"]["logloss"]["std"]},
+            "worse_than_constant": final["worse_than_constant"],
             "seeds": {"search": config.seed, "top": config.final.seeds, "best": config.final.retrain_seeds},
             "budgets": {
                 "warmup_share": config.warmup.share,

@@ -21,11 +21,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from recnas.errors import DataError, RunError
-from recnas.jobs.search_oneshot import DartsConfig, load_supernet, open_run, write_result
+from recnas.jobs.search_oneshot import THREADS, DartsConfig, load_supernet, open_run, write_result
 from recnas.progress import Progress
 from recnas.run import RunDir, write_atomic
-from recnas.search.darts import alpha_gradient
+from recnas.searchers.darts import alpha_gradient
 from recnas.space.registry import get_space
+from recnas.threads import computing_with
 
 SPLIT_STREAM, TRAIN_STREAM, VALID_STREAM, ALPHA_STREAM = 13, 14, 15, 16  # apart from every other draw of a seed
 ALPHA_SCALE = 1e-3  # of the first alphas, as published
@@ -35,10 +36,9 @@ OBJECTIVE = "supernet_accuracy"  # on the images of alpha, under the mixture
 
 def search_darts(config: DartsConfig, out: Path | str, progress: Progress | None = None) -> dict[str, Any]:
     """Run the search, or the rest of one that was interrupted."""
-    torch.set_num_threads(1)  # the same rounding everywhere
     images = config.images.load()
     run = open_run(config, out, images)
-    with run.locked():
+    with run.locked(), computing_with(THREADS):
         result = _DartsSearch(config, images, run, progress or Progress(quiet=True)).run()
     return result
 

@@ -22,7 +22,7 @@ from recnas.jobs.search import _Search
 from recnas.jobs.search_settings import SHARED_LOSS, SearchMethod
 from recnas.jobs.train_work import TrainWork
 from recnas.run import Ledger
-from recnas.search.evidence import Evidence
+from recnas.searchers.evidence import Evidence
 from recnas.space.base import Space
 
 _ROOT = "_root"  # after a proxy's name: the term `root` of its score

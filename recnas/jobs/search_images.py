@@ -31,13 +31,14 @@ from recnas.jobs.search_hnas import PoolScores, pool_proxies
 from recnas.jobs.search_oneshot import SearchImages, image_run
 from recnas.jobs.search_settings import SearchMethod
 from recnas.jobs.train_images import ImageParts, ImageTraining, ImageTrainWork
+from recnas.machine import default_workers
 from recnas.progress import Progress
 from recnas.run import RunDir, write_atomic, write_json
-from recnas.search.base import Searcher
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives
-from recnas.search.registry import get_searcher
-from recnas.search.settings import LimitSettings
+from recnas.searchers.base import Searcher
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives
+from recnas.searchers.registry import get_searcher
+from recnas.searchers.settings import LimitSettings
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.registry import get_space
 from recnas.space.vision import VISION, cost
@@ -115,8 +116,6 @@ class VisionScoreWork:
     proxies: tuple[str, ...]
 
     def open(self) -> Callable[[dict[str, Any]], dict[str, Any]]:
-        import torch
-
         from recnas.jobs.scoring import as_json
         from recnas.model.vision import build_scored
         from recnas.proxies.base import ProxyError
@@ -124,7 +123,6 @@ class VisionScoreWork:
         from recnas.proxies.registry import get_proxies
         from recnas.proxies.sigeo import Lambdas
 
-        torch.set_num_threads(1)  # the same rounding whatever the number of workers
         images = self.images.load()
         training = images.only(self.parts.rows(len(images), "train"))
         batches = as_batches(training, self.scoring.batch_size, self.scoring.batches, self.scoring.seed)
@@ -153,8 +151,6 @@ def search_images(
     engine: EngineChoice | None = None,
 ) -> dict[str, Any]:
     """Run the search, or the rest of one that was interrupted; workers and engine may differ."""
-    from recnas.jobs.search import default_workers
-
     engine = engine or EngineChoice()
     engine.check()
     images = config.images.load()
@@ -297,12 +293,8 @@ class _VisionSearch:
 
     @contextmanager
     def _open(self, work: Work) -> Iterator[Any]:
-        import torch
-
-        threads = torch.get_num_threads()
         with open_engine(work, self.workers, self.engine.kind, self.engine.address) as engine:
             yield engine
-        torch.set_num_threads(threads)  # a worker within this process had set its own
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:

@@ -14,6 +14,7 @@ from recnas.jobs.search_oneshot import DartsConfig, NasiConfig
 from recnas.jobs.search_settings import SearchConfig
 from recnas.jobs.search_table import TableSearchConfig, search_table
 from recnas.progress import Progress
+from recnas.run import RunDir
 from recnas.space.nasbench201 import NAME as NASBENCH201
 
 AnySearch = SearchConfig | TableSearchConfig | VisionSearchConfig | NasiConfig | DartsConfig
@@ -21,14 +22,23 @@ AnySearch = SearchConfig | TableSearchConfig | VisionSearchConfig | NasiConfig |
 
 def load_search(path: Path | str, overrides: Iterable[str] = ()) -> AnySearch:
     """A config file with overrides, as the settings of the search it is for."""
-    data = read_yaml(path)
+    data, overrides = read_yaml(path), list(overrides)
     faults = apply_overrides(data, overrides)
-    return check_settings(_kind(data), data, str(path), faults)
+    return check_settings(_kind(data), data, str(path), faults, overrides)
 
 
-def kept_search(config: Mapping[str, Any]) -> AnySearch:
-    """The settings a run was started with, from its manifest."""
-    return _kind(config).model_validate(dict(config))
+def kept_search(run: RunDir, data: str | None = None) -> AnySearch:
+    """The settings a run was started with, from its manifest.
+
+    Args:
+        data: where its prepared data are now; None looks where they were.
+    """
+    run.check("search")
+    config = run.manifest()["config"]
+    kind = _kind(config)
+    if kind is SearchConfig:
+        config = config | {"data": data or str(run.data_path())}
+    return kind.model_validate(config)
 
 
 def run_search(

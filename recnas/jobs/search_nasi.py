@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from recnas.errors import RunError
-from recnas.jobs.search_oneshot import NasiConfig, batch_of, load_supernet, open_run, write_result
+from recnas.jobs.search_oneshot import THREADS, NasiConfig, batch_of, load_supernet, open_run, write_result
 from recnas.progress import Progress
 from recnas.run import RunDir
-from recnas.search.nasi import Nasi, draw_noise, objective, slope
+from recnas.searchers.nasi import Nasi, draw_noise, objective, slope
 from recnas.space.registry import get_space
+from recnas.threads import computing_with
 
 STEP_STREAM, RANDOM_STREAM = 11, 12  # keep these draws apart from every other draw of a seed
 OBJECTIVE = "nasi"
@@ -30,12 +31,9 @@ OBJECTIVE = "nasi"
 
 def search_nasi(config: NasiConfig, out: Path | str, progress: Progress | None = None) -> dict[str, Any]:
     """Run the search, or the rest of one that was interrupted."""
-    import torch
-
-    torch.set_num_threads(1)  # the same rounding everywhere
     images = config.images.load()
     run = open_run(config, out, images)
-    with run.locked():
+    with run.locked(), computing_with(THREADS):
         result = _NasiSearch(config, images, run, progress or Progress(quiet=True)).run()
     return result
 
@@ -99,7 +97,7 @@ class _NasiSearch:
 
     def _trace(self, choices: list[int], batch: Any) -> float:
         from recnas.model.cell_supernet import one_hot
-        from recnas.search.nasi_trace import trace
+        from recnas.searchers.nasi_trace import trace
 
         return trace(self.supernet, self.plan.gates(one_hot(self.plan, choices)), batch).item()
 
@@ -127,7 +125,7 @@ class _NasiSearch:
         self.folder.ledger.append(line | {"seconds": time.monotonic() - started})
 
     def _trace_gradient(self, noise: list[np.ndarray], number: int) -> tuple[float, np.ndarray]:
-        from recnas.search.nasi_trace import trace_gradient
+        from recnas.searchers.nasi_trace import trace_gradient
 
         return trace_gradient(self.supernet, noise, self._batch(STEP_STREAM, number), self.settings.temperature)
 

@@ -25,7 +25,7 @@ from recnas.config import Settings
 from recnas.errors import DataError
 from recnas.jobs.search_table import TRAINED, fingerprint
 from recnas.run import RunDir, write_json
-from recnas.search.oneshot_settings import DartsSettings, NasiSettings
+from recnas.searchers.oneshot_settings import DartsSettings, NasiSettings
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.nasbench201_cost import count
 from recnas.space.vision import cost
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from recnas.data.images import ImageSet
     from recnas.model.cell_supernet import CellSupernet
 
+THREADS = 1  # these searches compute in their own process; one thread, so that no machine differs
 WITH_SUPERNETS = ("nasbench201", "darts", "nasbench1shot1-1", "nasbench1shot1-2", "nasbench1shot1-3", "mlp")
 
 
@@ -140,20 +141,16 @@ def image_run(
         find_table: the table the result is read from, if there is one.
     """
     seen = hashlib.sha256(np.ascontiguousarray(images.images).tobytes() + images.labels.tobytes()).hexdigest()
-    run, places = RunDir(Path(out)), places or {}
+    run = RunDir(Path(out))
     if run.manifest_path.exists():
-        before = run.manifest()
-        old = before.get("config") or {}
-        path = (old.get("images") or {}).get("path")
-        config = facts | {"images": facts["images"] | {"path": path}} | {name: old.get(name) for name in places}
-        run.check("search", config=config)
-        if before["images"]["fingerprint"] != seen:
+        run.check("search", config=facts, threads=THREADS)
+        if run.manifest()["images"]["fingerprint"] != seen:
             raise DataError(f"{out} was searched on other images.", "Choose another --out, or give those images.")
         return run
     table = find_table()
     data = {"path": table.name, "fingerprint": fingerprint(table)} if table else {"path": images.name, "fingerprint": seen}
-    config = facts | {"images": facts["images"] | {"path": source.path}} | places
-    return RunDir.create(out, "search", config=config, data=data, images={"name": images.name, "fingerprint": seen})
+    config = facts | {"images": facts["images"] | {"path": source.path}} | (places or {})
+    return RunDir.create(out, "search", config=config, data=data, threads=THREADS, images={"name": images.name, "fingerprint": seen})
 
 
 def table_of(config: OneShotConfig) -> Nb201Table | None:

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from recnas.config import Settings
 from recnas.jobs.scoring import ScoreSettings
 from recnas.jobs.settings import SpaceSettings, WarmupShare
-from recnas.search.objective import Objectives
-from recnas.search.settings import (
+from recnas.searchers.objective import Objectives
+from recnas.searchers.settings import (
     BohbSettings,
     EvolutionSettings,
     HnasSettings,
@@ -134,17 +134,10 @@ class SearchConfig(Settings):
         return Objectives.of({first.name: "max" if first.higher_is_better else "min"})
 
     def facts(self) -> dict[str, Any]:
-        """What must be the same for a run to be continued: everything but the number of threads."""
-        return self.model_dump(
-            mode="json",
-            exclude={
-                "combine": self.combine == "pareto",  # runs from before there was a choice go on
-                "search": self.search.unused,
-                "short": {"train": {"threads", "checkpoint_seconds"}} if self.evaluator == "train" else True,
-                "train": {"threads", "checkpoint_seconds"},
-                "final": {
-                    "train": {"threads", "checkpoint_seconds"},
-                    "retrain_train": {"threads", "checkpoint_seconds"},
-                },
-            },
-        )
+        """What a manifest keeps; sections that say nothing about this run are left out."""
+        kept = self.model_dump(mode="json", exclude={"search": self.search.unused})
+        if self.evaluator != "train":
+            del kept["short"]
+        if self.combine == "pareto":  # said by what it leaves out: several objectives without a vote
+            del kept["combine"]
+        return kept

@@ -27,12 +27,12 @@ from recnas.errors import ConfigError, DataError
 from recnas.jobs.search_settings import SearchMethod
 from recnas.progress import Progress
 from recnas.run import RunDir, write_json
-from recnas.search.base import Searcher
-from recnas.search.fidelity import FidelitySpace, Rung
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives
-from recnas.search.registry import get_searcher
-from recnas.search.settings import LimitSettings
+from recnas.searchers.base import Searcher
+from recnas.searchers.fidelity import FidelitySpace, Rung
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives
+from recnas.searchers.registry import get_searcher
+from recnas.searchers.settings import LimitSettings
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasbench201_arch import Nb201Arch
 from recnas.space.nasbench201_cost import Body, count
@@ -91,14 +91,7 @@ def search_table(
         scores = ScoreTable.read(config.scores, key)
     data = {"path": table.name, "fingerprint": fingerprint(table)}
     config_facts = config.facts() | {"table": config.table, "scores": config.scores}
-    run = RunDir(Path(out))
-    if run.manifest_path.exists():  # the files may have moved; what they hold may not have changed
-        before = run.manifest()
-        run.check("search", config=config.facts() | {name: (before.get("config") or {}).get(name) for name in ("table", "scores")})
-        if before["data"]["fingerprint"] != data["fingerprint"]:
-            raise DataError(f"{out} was searched on another table.", "Choose another --out, or give that table.")
-    else:
-        run = RunDir.create(out, "search", config=config_facts, data=data)
+    run = RunDir.create(out, "search", config=config_facts, data=data)
     with run.locked():
         result = _TableSearch(config, table, scores, run, progress or Progress(quiet=True), data["fingerprint"]).run()
     return result

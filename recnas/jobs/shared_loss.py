@@ -8,6 +8,7 @@ from typing import Any
 
 from recnas.jobs.warmup import load_warmed
 from recnas.progress import Progress
+from recnas.threads import one_thread
 from recnas.train.evaluate import evaluate
 
 
@@ -21,7 +22,8 @@ def shared_losses(
     losses = []
     for one in described:
         candidate = supernet.candidate(supernet.space.from_dict(one))
-        metrics = evaluate(candidate, embeddings, data, "valid", batch_size=config.train.eval_batch_size, rows=rows)
+        with one_thread():
+            metrics = evaluate(candidate, embeddings, data, "valid", batch_size=config.train.eval_batch_size, rows=rows)
         losses.append(metrics["logloss"])
         progress.advance(1)
     progress.end()

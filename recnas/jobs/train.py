@@ -67,11 +67,10 @@ def train(
     device = choose_device(settings)
     facts: dict[str, Any] = {
         "arch": to_dict(arch),
-        "data": {"path": str(data.path), "fingerprint": data.fingerprint},
-        "settings": settings.model_dump(mode="json", exclude={"threads", "checkpoint_seconds"}),
+        "settings": settings.model_dump(mode="json"),
         "on": on,
     }
-    with written_run(out, "train", **facts) as run:
+    with written_run(out, "train", data, settings.threads, **facts) as run:
         if ranks.first:
             (run.path / "arch.json").write_text(dump_arch(arch))
             write_json(run.path / "schema.json", data.schema.to_dict())
@@ -100,7 +99,7 @@ def _train_one(
     network = new_subnet(arch, net_shape(data.schema, settings), seed).to(device)
     embeddings = make_embeddings(data.schema, settings, seed, device)
     loader = make_joined_loader(data, settings, seed, device, on)
-    trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device)
+    trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device, data=data)
     started = time.monotonic()
     curve: list[list[float]] = []
     train_with_checkpoints(
@@ -160,4 +159,11 @@ def _result(
         "macs": cost.macs,
         "embedding_params": cost.embedding_params,
         **summary,
+        "worse_than_constant": worse_than_constant(summary),
     }
+
+
+def worse_than_constant(summary: dict[str, Any]) -> bool:
+    """Whether the mean loss is above that of always predicting the split's click rate; of test if it was read."""
+    found = summary.get("test", summary.get("valid", {})).get("normalized_entropy")
+    return found is not None and found["mean"] > 1

@@ -83,11 +83,9 @@ class ImageTrainWork:
     weights: bool = False
 
     def open(self) -> Callable[[Item], dict[str, Any]]:
-        import torch
 
         from recnas.space.registry import get_space
 
-        torch.set_num_threads(1)  # the same rounding whatever the number of workers
         images = self.images.load()
         space = get_space(self.space)
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from recnas.data.prepared import PreparedData
 from recnas.jobs.settings import SpaceSettings, make_space
 from recnas.jobs.training import (
+    NOT_THE_RESULT,
     choose_device,
     make_embeddings,
     make_loader,
@@ -51,7 +50,6 @@ class TrainWork:
     folder: str | None = None
 
     def open(self) -> Callable[[Item], dict[str, Any]]:
-        torch.set_num_threads(1)  # the same rounding whatever the number of workers
         data = PreparedData.open(self.data)
         space = make_space(self.space)
         return lambda item: self._train(data, space, *item)
@@ -59,13 +57,13 @@ class TrainWork:
     def _train(
         self, data: PreparedData, space: Space[Any], number: int, seed: int, described: dict[str, Any]
     ) -> dict[str, Any]:
-        settings = self.settings.model_copy(update={"threads": 1})
+        settings = self.settings
         arch = space.from_dict(described)
         device = choose_device(settings)
         network = new_subnet(arch, net_shape(data.schema, settings), seed).to(device)
         embeddings = make_embeddings(data.schema, settings, seed, device)
         loader = make_loader(data, settings, seed, device, self.rows)
-        trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device)
+        trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device, data=data)
         started = time.monotonic()
         kept = None
         if self.folder is None:
@@ -76,7 +74,7 @@ class TrainWork:
                 "data": data.fingerprint,
                 "arch": arch.key,
                 "rows": self.rows,
-                "settings": settings.model_dump(mode="json"),
+                "settings": settings.model_dump(mode="json", exclude=NOT_THE_RESULT),
             }
             train_with_checkpoints(trainer, kept, made_from, Progress(quiet=True), "train", last=False)
         seconds = time.monotonic() - started

@@ -122,7 +122,7 @@ def load_trained(
     if run.manifest().get("kind") == "search":
         run = _winner(run)
     manifest = run.manifest()
-    fingerprint, data_path = manifest.get("data", {}).get("fingerprint"), data or _path_of_data(manifest)
+    fingerprint, data_path = manifest.get("data", {}).get("fingerprint"), data or run.data_path()
     known = _schema(run.path)
 
     def schema() -> Schema:
@@ -309,10 +309,6 @@ def _check_names(run: RunDir, names: list[str], models: int) -> None:
             f"{run.path} has no model {':'.join(names)!r}.",
             f"Write {run.path}, {run.path}:best or {run.path}:seed-0",
         )
-
-
-def _path_of_data(manifest: dict[str, Any]) -> str:
-    return manifest.get("data", {}).get("path", "")
 
 
 def _winner(run: RunDir) -> RunDir:

@@ -15,22 +15,29 @@ from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError, DataError
-from recnas.jobs.forecast import available_memory
+from recnas.machine import available_memory
 from recnas.model.embeddings import Embeddings, build_embeddings
 from recnas.model.embeddings_sharded import ShardedEmbeddings, build_sharded
 from recnas.model.nasrec_plan import NetShape
 from recnas.progress import Progress
 from recnas.run import RunDir
+from recnas.run_facts import data_facts
+from recnas.threads import computing_with, settle_threads
 from recnas.train.checkpoint import load_latest, save
 from recnas.train.distributed import RankTrainer, current_ranks
 from recnas.train.loop import Pace, Trainee, Trainer
 from recnas.train.settings import TrainSettings
+from recnas.train.start import click_logit, start_at
+
+# Settings that change no figure of work which engines hand out: it is computed with one thread.
+NOT_THE_RESULT = {"threads", "checkpoint_seconds"}
+
+
+START_ROWS = 512  # the first training rows, whose mean output starts at the click rate
 
 
 def choose_device(settings: TrainSettings) -> torch.device:
-    """The device asked for; sets the number of threads too."""
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
+    """The device asked for."""
     if settings.device == "auto":
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     else:
@@ -193,21 +200,38 @@ def new_trainer(
     settings: TrainSettings,
     device: torch.device,
     steps: int | None = None,
+    data: PreparedData | None = None,
 ) -> Trainer:
+    """A trainer of new weights.
+
+    Args:
+        data: whose click rate the outputs start at; None leaves them as they were drawn.
+    """
+    if data is not None:
+        rows = next(BatchLoader(data, "train", START_ROWS).epoch()).to(device)
+        logit = click_logit(data.manifest["click_rate"]["train"], data.rows("train"))
+        start_at(trainee, logit, rows.dense, embeddings.lookup(rows.ids))
     make = RankTrainer if current_ranks().several else Trainer
     return make(trainee, embeddings, loader, settings, steps or steps_of(loader, settings), device)
 
 
 @contextmanager
-def written_run(out: Path | str, kind: str, **facts: Any) -> Iterator[RunDir]:
-    """The run directory: made, checked and locked by the first process, a mere path for the others."""
+def written_run(out: Path | str, kind: str, data: PreparedData, threads: int | None, **facts: Any) -> Iterator[RunDir]:
+    """The run directory, made, checked and locked by the first process, a mere path for the others; what happens
+    within is computed with the run's number of threads.
+
+    Args:
+        threads: as the user set it; None takes the run's own, or for a new run what this machine offers.
+    """
     ranks = current_ranks()
-    if not ranks.first:
-        yield RunDir(Path(out))
-        return
-    run = RunDir.create(out, kind, **facts)
-    with run.locked():
-        yield run
+    settled: int = ranks.share(settle_threads(out, threads) if ranks.first else 0)
+    with computing_with(settled):
+        if not ranks.first:
+            yield RunDir(Path(out))
+            return
+        run = RunDir.create(out, kind, data=data_facts(data.path, data.fingerprint, out), threads=settled, **facts)
+        with run.locked():
+            yield run
 
 
 def check_same_data(data: PreparedData) -> None:

@@ -54,9 +54,7 @@ def warmup(config: WarmupConfig, out: Path | str, progress: Progress | None = No
     ranks.check_batch(config.train.batch_size, "train.batch_size")
     check_same_data(data)
     device = choose_device(config.train)
-    settled = config.model_dump(mode="json", exclude={"train": {"threads", "checkpoint_seconds"}})
-    origin = {"path": str(data.path), "fingerprint": data.fingerprint}
-    with written_run(out, "warmup", config=settled, data=origin) as run:
+    with written_run(out, "warmup", data, config.train.threads, config=config.model_dump(mode="json")) as run:
         started = time.monotonic()
         supernet, embeddings, steps = _warm(config, data, run, device, progress)
         seconds = time.monotonic() - started
@@ -95,7 +93,7 @@ def _warm(
     loader = make_loader(data, train, config.seed, device, rows)
     steps = steps_of(loader, train)
     sampler = PathSampler(space, config.seed, steps, config.warmup.strategy, config.warmup.full_path_share)
-    trainer = new_trainer(SupernetPaths(supernet, sampler), embeddings, loader, train, device, steps)
+    trainer = new_trainer(SupernetPaths(supernet, sampler), embeddings, loader, train, device, steps, data)
     train_with_checkpoints(trainer, run.path / "supernet", _made_from(data, supernet), progress, "warm up")
     return supernet, embeddings, steps
 
@@ -145,9 +143,10 @@ def load_warmed(out: Path | str) -> tuple[Supernet, Embeddings, PreparedData, Wa
     """A warmed supernet and its tables, for scoring. Refused if the data were prepared anew since."""
     run = RunDir.open(out)
     manifest = run.manifest()
-    config = WarmupConfig.model_validate(manifest["config"])
-    data = PreparedData.open(config.data)
+    run.check("warmup")
+    data = PreparedData.open(run.data_path())
     run.check("warmup", data={"path": str(data.path), "fingerprint": data.fingerprint})
+    config = WarmupConfig.model_validate(manifest["config"] | {"data": str(data.path)})
     device = choose_device(config.train)
     supernet = Supernet(
         make_space(config.space),

@@ -44,7 +44,7 @@ from recnas.space.nasrec_arch import (
 )
 
 HEADS = 8
-HEAD_WEIGHT = "head.weight"  # the last Linear, to one logit
+HEAD_WEIGHT, HEAD_BIAS = "head.weight", "head.bias"  # the last Linear, to one logit
 Region = tuple[slice, ...]
 
 

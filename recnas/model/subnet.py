@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from recnas.model.nasrec_forward import run
 from recnas.model.nasrec_init import HEAD_START, attach, fill
-from recnas.model.nasrec_plan import HEAD_WEIGHT, NetShape, build_plan
+from recnas.model.nasrec_plan import HEAD_BIAS, HEAD_WEIGHT, NetShape, build_plan
 from recnas.model.supernet import Supernet
 from recnas.space.nasrec_arch import NasrecArch
 
@@ -52,6 +52,11 @@ class Subnet(nn.Module):
         self.plan = build_plan(arch, shape, sliced=False)
         for param in self._build.params:
             attach(self, param.name, nn.Parameter(fill(torch.empty(param.shape), param.init, generator)))
+
+    @property
+    def output_bias(self) -> nn.Parameter:
+        """The parameter `[1]` that is added to every logit: training starts it at the click rate."""
+        return self.get_parameter(HEAD_BIAS)
 
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         """Logits `[B]` of `dense [B, I]` and `embedded [B, F, D]`."""

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from recnas.errors import SpaceError
 from recnas.model.nasrec_forward import run
 from recnas.model.nasrec_init import attach, fill
-from recnas.model.nasrec_plan import NetShape, Plan, Region, build_plan
+from recnas.model.nasrec_plan import HEAD_BIAS, NetShape, Plan, Region, build_plan
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec_arch import NasrecArch
 
@@ -99,6 +99,11 @@ class Supernet(nn.Module):
         if table is None:
             table = self.__dict__["_table"] = dict(self.named_parameters())
         return table
+
+    @property
+    def output_bias(self) -> Tensor:
+        """The tensor `[1]` that is added to every logit of every candidate."""
+        return self._by_name()[HEAD_BIAS]
 
     def plan(self, arch: NasrecArch) -> Plan:
         """The plan of an architecture or weight-sharing path; raises `SpaceError` if it does not fit."""

@@ -74,6 +74,15 @@ def proxy_names() -> list[str]:
     return list(_MAKERS)
 
 
+def meanings() -> dict[str, str]:
+    """What each proxy is, in a line: the first one its class is described by."""
+    found = {}
+    for name, (proxy,) in ((name, get_proxies([name])) for name in _MAKERS):
+        line = (inspect.getdoc(type(proxy)) or "").partition("\n")[0]
+        found[name] = f"{line} M is {name.removeprefix('hnas_')}." if name.startswith("hnas_") else line
+    return found
+
+
 def get_proxies(names: Sequence[str], **options: Any) -> list[Proxy]:
     """The proxies of these names, in order.
 

@@ -56,7 +56,7 @@ def fisher_rao_term(moments: GradientMoments) -> float:
 
 
 class SiGeo(Proxy):
-    """The paper's reading."""
+    """SiGeo as its paper defines it: ZiCo and Fisher-Rao terms less the training loss, weighted."""
 
     name = "sigeo"
     needs = (GradientMoments,)
@@ -76,7 +76,7 @@ class SiGeo(Proxy):
 
 
 class ZiCo(Proxy):
-    """The first term alone. The paper sums over convolutions and linear layers, weights only."""
+    """SiGeo's first term alone: how steady gradients are over batches. The paper sums over convolutions and linear layers, weights only."""
 
     name = "zico"
     needs = (GradientMoments,)
@@ -89,7 +89,7 @@ class ZiCo(Proxy):
 
 
 class FisherRao(Proxy):
-    """The second term alone."""
+    """SiGeo's second term alone: the Fisher-Rao norm of the weights."""
 
     name = "fisher_rao"
     needs = (GradientMoments,)

@@ -222,7 +222,7 @@ class _VisionStream(_Stream):
 
 
 class SiGeoReleased(Proxy):
-    """The click code's reading. High is good; the code itself reports the negated value as a loss.
+    """SiGeo as the released code for clicks computes it. High is good; the code itself reports the negated value as a loss.
 
     Args:
         lambdas: weights of the terms; the published scripts set them run by run.
@@ -249,7 +249,7 @@ class SiGeoReleased(Proxy):
 
 
 class SiGeoReleasedVision(Proxy):
-    """The vision code's reading, weights of convolutions and linear layers only."""
+    """SiGeo as the released code for images computes it, weights of convolutions and linear layers only."""
 
     name = "sigeo_released_vision"
     min_batches = 2

@@ -11,7 +11,7 @@ from recnas.report.kinds import PLACE
 from recnas.report.leaderboard import compared_row, is_searched
 from recnas.report.runs import Correlations, Run, is_degenerate, low_is_good
 from recnas.report.table import Column, Row, Table
-from recnas.search.objective import fronts
+from recnas.searchers.objective import fronts
 
 LEAST_RANKED = 8  # networks: an interval over fewer, drawn again from themselves, looks certain and is not
 

@@ -199,6 +199,8 @@ def read_inputs(paths: Sequence[Path | str]) -> tuple[list[Run], list[Correlatio
 def read_run(path: Path | str, label: str | None = None) -> Run:
     folder = RunDir.open(path)
     manifest = folder.manifest()
+    if manifest.get("data"):  # where the data are as seen from here
+        manifest["data"]["path"] = str(folder.data_path())
     events = folder.ledger.read()
     groups: dict[str, list[dict[str, Any]]] = {}
     for event in events:

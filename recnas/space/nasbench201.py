@@ -72,7 +72,7 @@ class Nb201Space(Space[Nb201Arch]):
         return key(arch)
 
     def decisions(self) -> Nb201Decisions:
-        """A cell as six independent choices; see `recnas.search.decisions`."""
+        """A cell as six independent choices; see `recnas.searchers.decisions`."""
         return Nb201Decisions()
 
     def to_dict(self, arch: Nb201Arch) -> dict[str, Any]:

@@ -10,7 +10,7 @@ these choices are recnas's own:
     depth       1 to 4 per stage
     stem, last  8 to 96, and 64 to 512 channels
 
-The budget is no part of the space: it is a limit like any other (`recnas.search.limits`), or `sample_within`.
+The budget is no part of the space: it is a limit like any other (`recnas.searchers.limits`), or `sample_within`.
 """
 
 from __future__ import annotations

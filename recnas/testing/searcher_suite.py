@@ -7,7 +7,7 @@
         def searcher(self, seed=0, objectives=LOSS, gate=None):
             return MySearcher(self.space(), objectives, seed, MySettings(candidates=40), gate)
 
-pytest then collects one test per promise of `recnas.search.base.Searcher`. Give the searcher 30 to 100
+pytest then collects one test per promise of `recnas.searchers.base.Searcher`. Give the searcher 30 to 100
 candidates in several batches: every cut through the search is replayed. The values are arithmetic on the
 architectures' own data, so any space will do.
 """
@@ -23,12 +23,12 @@ import numpy as np
 import pytest
 
 from recnas.errors import RunError
-from recnas.search.base import Searcher
-from recnas.search.limits import Gate
-from recnas.search.objective import Objectives, dominates
-from recnas.search.proposal import Proposal
-from recnas.search.random_search import RandomSearch
-from recnas.search.settings import LimitSettings, RandomSettings
+from recnas.searchers.base import Searcher
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives, dominates
+from recnas.searchers.proposal import Proposal
+from recnas.searchers.random_search import RandomSearch
+from recnas.searchers.settings import LimitSettings, RandomSettings
 from recnas.space.base import Space
 
 LOSS = Objectives.of({"loss": "min"})

@@ -41,6 +41,11 @@ class Trainee(Protocol):
         """The share of the learning rate that the last Linear gets unless the settings say otherwise."""
         ...
 
+    @property
+    def output_bias(self) -> Tensor:
+        """What is added to every logit, `[1]`: a training from scratch starts it at the click rate."""
+        ...
+
     def at_step(self, step: int) -> tuple[Network, list[Slice]]:
         """The function to train in this step and its leaf tensors."""
         ...
@@ -66,6 +71,12 @@ class FixedNetwork:
     def storages(self) -> Mapping[str, Tensor]:
         return {name: parameter for name, parameter, _, _ in self._slices}
 
+    @property
+    def output_bias(self) -> Tensor:
+        bias = self.network.output_bias  # of a Baseline or a Subnet; no other module is trained by jobs
+        assert isinstance(bias, Tensor)
+        return bias
+
     def at_step(self, step: int) -> tuple[Network, list[Slice]]:
         if not self.network.training:
             self.network.train()
@@ -88,6 +99,10 @@ class SupernetPaths:
     @property
     def storages(self) -> Mapping[str, Tensor]:
         return self.supernet.storages
+
+    @property
+    def output_bias(self) -> Tensor:
+        return self.supernet.output_bias
 
     def at_step(self, step: int) -> tuple[Network, list[Slice]]:
         candidate = self.supernet.candidate(self.sampler.path(step))

@@ -56,7 +56,7 @@ class TrainSettings(Settings):
     activation: Literal["relu", "silu"] = "relu"
     eval_batch_size: int = Field(4096, ge=1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU that has it
-    threads: int | None = Field(None, ge=1)  # of torch; None leaves it as it is
+    threads: int | None = Field(None, ge=1)  # of torch, in the run's own process; null: settled when the run is made, see recnas/threads.py
     device: str = "auto"
     checkpoint_seconds: float = Field(60.0, ge=0)
     embeddings: EmbeddingSettings = EmbeddingSettings()

@@ -138,7 +138,7 @@ def test_correlate_and_regret(bench: Path, warm: Path, tmp_path: Path, capsys):
     assert set(curves) == {"random", "by params", "by flops", "by vote"}
     assert curves["by params"][-1] == 0  # all five were trained by then
     assert main(["bench", "build", "--archs", "2"]) == 2
-    assert "--data and --out are needed" in capsys.readouterr().err
+    assert "a prepared data set is needed" in capsys.readouterr().err
 
 
 def test_a_second_warm_up_is_laid_beside_the_first(bench: Path, warm: Path, criteo_data, tmp_path: Path, capsys):

@@ -132,7 +132,7 @@ def test_three_mistakes_come_in_one_message(criteo_data, tmp_path: Path, capsys)
 
 
 def test_a_run_of_other_settings_or_data_is_refused(finished: Path, criteo_data, tmp_path: Path):
-    with pytest.raises(RunError, match="holds another run: config"):
+    with pytest.raises(RunError, match="holds another run: seed was 0, now 5"):
         search(small_search(criteo_data.path, seed=5), finished)
     other = tmp_path / "old"
     shutil.copytree(finished, other)
@@ -141,7 +141,7 @@ def test_a_run_of_other_settings_or_data_is_refused(finished: Path, criteo_data,
     with pytest.raises(RunError, match="another version of recnas"):
         search(small_search(criteo_data.path), other)
     (other / "manifest.json").write_text(json.dumps({**manifest, "data": {"path": "x", "fingerprint": "y"}}))
-    with pytest.raises(RunError, match="data was"):
+    with pytest.raises(RunError, match="the data were x"):
         search(small_search(criteo_data.path), other)
 
 
@@ -169,6 +169,30 @@ def test_a_forecast_counts_what_the_proxies_read():
     assert cost("sigeo", "jacob_cov", "naswot") == 5
     assert cost("sigeo", "jacob_cov", "ntk_cond", "ntk_trace") == 7
     assert cost("exact_ntk_cond") > 250
+
+
+def test_a_forecast_counts_steps_rounds_and_what_is_not_known(criteo_data, monkeypatch: pytest.MonkeyPatch, capsys, tmp_path: Path):
+    monkeypatch.setattr("recnas.jobs.forecast.probe", lambda: 100.0)
+    monkeypatch.setattr("recnas.jobs.forecast.available_cores", lambda: 4)
+
+    def minutes(workers: int = 2, **changes: object) -> dict[str, float]:
+        found = forecast(small_search(criteo_data.path, **changes), workers, criteo_data)
+        return {phase.name: phase.minutes for phase in found.phases}
+
+    # The same rows in more batches: every step updates every parameter.
+    few, many = ({"share": 0.5, "least_steps": steps} for steps in (10, 400))
+    assert minutes(warmup=many)["warm up"] > 2 * minutes(warmup=few)["warm up"]
+    # Three trainings on two cores take as long as four; without workers nothing has to be started.
+    three, four, five = (minutes(final={"top": top})["train the best"] for top in (3, 4, 5))
+    assert three == four < five
+    assert minutes(1, final={"top": 1})["train the best"] < minutes(final={"top": 1})["train the best"]
+    # More threads help in this process, workers do not.
+    two, one = ({"train": {"threads": threads}} for threads in (2, 1))
+    assert minutes(**two)["retrain"] < minutes(**one)["retrain"] == minutes(4, **one)["retrain"]
+    assert main(["forecast", str(as_yaml(small_search(criteo_data.path), tmp_path / "small.yaml"))]) == 0
+    said = capsys.readouterr().out
+    assert "Times are for an otherwise idle machine; load now is" in said
+    assert "as large as the mean of the space" in said
 
 
 def test_a_search_that_does_not_fit_is_refused(criteo_data):

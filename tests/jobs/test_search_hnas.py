@@ -15,7 +15,7 @@ from recnas.jobs.forecast import forecast
 from recnas.jobs.search import search
 from recnas.jobs.search_settings import SearchConfig
 from recnas.jobs.settings import make_space
-from recnas.search.hnas import guarantee
+from recnas.searchers.hnas import guarantee
 from tests.jobs.search_helpers import small_search, what_counts
 
 HNAS = {

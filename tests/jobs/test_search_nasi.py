@@ -18,7 +18,7 @@ from recnas.jobs.search_nasi import search_nasi
 from recnas.jobs.search_oneshot import NasiConfig
 from recnas.resources import resource_dir
 from recnas.run import RunDir
-from recnas.search.nasi import objective
+from recnas.searchers.nasi import objective
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.registry import get_space
 

@@ -14,7 +14,7 @@ import pytest
 from recnas.bench.nasbench201 import Nb201Table, write_generated
 from recnas.bench.scores import ScoreTable
 from recnas.cli.main import main
-from recnas.errors import ConfigError, DataError, RunError
+from recnas.errors import ConfigError, RunError
 from recnas.jobs.pack_scores import pack_scores
 from recnas.jobs.search_kinds import load_search
 from recnas.jobs.search_table import search_table
@@ -119,7 +119,7 @@ def test_another_table_or_another_setting_is_refused(tables, table, tmp_path):
     with pytest.raises(RunError, match="another run"):
         search_table(config(tables, "random", "seed=1"), tmp_path / "run", table=table)
     write_generated(tmp_path / "nb201.parquet", table.archs, seed=1)
-    with pytest.raises(DataError, match="another table"):
+    with pytest.raises(RunError, match="holds another run: the data were"):
         search_table(config(tables, "random"), tmp_path / "run", table=Nb201Table.read(tmp_path))
     (tmp_path / "nb201.parquet").write_bytes((tables / "nb201.parquet").read_bytes())  # the same table elsewhere
     assert search_table(config(tmp_path, "random"), tmp_path / "run")["budgets"]["proposed"] == 100

@@ -35,8 +35,8 @@ from recnas.jobs.cell_scores import (
     missing_last,
     widths,
 )
-from recnas.search.objective import Objectives
-from recnas.search.registry import get_searcher
+from recnas.searchers.objective import Objectives
+from recnas.searchers.registry import get_searcher
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasbench201_key import key
 

@@ -29,8 +29,8 @@ from recnas.jobs.search_nasi import search_nasi
 from recnas.jobs.search_oneshot import NasiConfig
 from recnas.model.cell_supernet_plans import PLANS
 from recnas.progress import Progress
-from recnas.search.nasi import Nasi, slope
-from recnas.search.oneshot_settings import NasiSettings
+from recnas.searchers.nasi import Nasi, slope
+from recnas.searchers.oneshot_settings import NasiSettings
 from recnas.space.nasbench201_key import key
 
 HERE = Path(__file__).parent

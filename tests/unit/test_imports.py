@@ -13,14 +13,15 @@ PACKAGE = Path(__file__).parents[2] / "recnas"
 
 # A file imports only from rows above its own, from its own row's folder, and from nothing else of recnas.
 ROWS: list[tuple[str, ...]] = [
-    ("errors", "resources", "progress"),
-    ("config", "run"),
+    ("errors", "resources", "progress", "machine"),
+    ("config", "files", "threads", "run_facts"),
+    ("run",),
     ("data.schema", "data.batch"),
     ("space",),
     ("data", "model.embeddings", "model.operators", "model.kernels", "model.taps"),
     ("model", "baselines", "theory"),
     ("train", "proxies"),
-    ("search", "engines"),
+    ("searchers", "engines"),
     ("bench",),
     ("jobs",),
     ("report",),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from recnas.errors import RunError
 from recnas.run import FolderLock, Ledger, RunDir, write_atomic
+from recnas.run_facts import data_facts
 
 
 @given(
@@ -62,7 +63,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path):
 def test_the_same_run_opens_again_and_another_is_refused(tmp_path: Path):
     RunDir.create(tmp_path / "r", "train", seed=1, data="abc")
     assert RunDir.create(tmp_path / "r", "train", seed=1, data="abc").manifest()["seed"] == 1
-    with pytest.raises(RunError, match="data was 'abc', now 'xyz'"):
+    with pytest.raises(RunError, match="data was abc, now xyz"):
         RunDir.create(tmp_path / "r", "train", seed=1, data="xyz")
     with pytest.raises(RunError, match="not a run directory"):
         RunDir.open(tmp_path)
@@ -104,3 +105,67 @@ def test_an_error_closes_the_ledger(tmp_path: Path):
     with run.locked():
         run.ledger.append({"event": "two"})
     assert [event["event"] for event in run.ledger.read()] == ["one", "two"]
+
+
+def test_one_changed_setting_is_named_with_both_values_and_nothing_else(tmp_path: Path):
+    config = {"data": "ads", "final": {"top": 3, "train": {"lr": 0.1, "checkpoint_seconds": 60}}, "search": {"method": "random"}}
+    RunDir.create(tmp_path / "r", "search", config=config)
+    changed = {**config, "final": {"top": 2, "train": {"lr": 0.1, "checkpoint_seconds": 60}}}
+    with pytest.raises(RunError) as caught:
+        RunDir.create(tmp_path / "r", "search", config=changed)
+    assert caught.value.what == f"{tmp_path / 'r'} holds another run: final.top was 3, now 2."
+    moved = {**config, "data": "/elsewhere/ads", "final": {"top": 3, "train": {"lr": 0.1, "checkpoint_seconds": 5}}}
+    RunDir.create(tmp_path / "r", "search", config=moved)  # neither changes a figure
+    with pytest.raises(RunError, match=r"final\.extra was not there, now true"):
+        RunDir.create(tmp_path / "r", "search", config={**config, "final": {**config["final"], "extra": True}})
+    with pytest.raises(RunError, match=r"search\.method was random, now not there"):
+        RunDir.create(tmp_path / "r", "search", config={**config, "search": {}})
+
+
+def test_long_values_are_not_printed(tmp_path: Path):
+    RunDir.create(tmp_path / "r", "train", arch={"blocks": [{"width": n} for n in range(50)]})
+    with pytest.raises(RunError) as caught:
+        RunDir.create(tmp_path / "r", "train", arch={"blocks": []})
+    assert caught.value.what.endswith("holds another run: arch.blocks is another one.")
+
+
+def prepared(folder: Path, fingerprint: str) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(json.dumps({"format": 1, "fingerprint": fingerprint}))
+    return folder
+
+
+def test_data_are_found_from_anywhere_by_their_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    work = tmp_path / "work"
+    prepared(work / "ads", "good")
+    monkeypatch.chdir(work)
+    RunDir.create("runs/a", "train", data=data_facts("ads", "good", "runs/a"))
+    assert RunDir.open("runs/a").data_path() == Path("ads")  # as it was typed
+    prepared(tmp_path / "elsewhere" / "ads", "bad")  # a decoy of the same name
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert RunDir.open(work / "runs" / "a").data_path() == work / "ads"
+    (tmp_path / "moved").mkdir()
+    (work / "ads").rename(tmp_path / "moved" / "ads")
+    (work / "runs").rename(tmp_path / "moved" / "runs")  # both together: only the way between them stays
+    found = RunDir.open(tmp_path / "moved" / "runs" / "a").data_path()
+    assert found.resolve() == tmp_path / "moved" / "ads"
+    RunDir.create(tmp_path / "moved/runs/a", "train", data=data_facts(found, "good", tmp_path / "moved/runs/a"))
+    with pytest.raises(RunError, match=r"the data were ads \(fingerprint good\), now ads \(fingerprint bad\)"):
+        RunDir.create(tmp_path / "moved/runs/a", "train", data=data_facts("ads", "bad", "."))
+
+
+def test_what_is_no_run_is_said_with_a_next_step(tmp_path: Path):
+    data = prepared(tmp_path / "ads", "good")
+    with pytest.raises(RunError, match="is a prepared data set, not a run"):
+        RunDir.open(data)
+    RunDir.create(tmp_path / "runs" / "first", "compare")
+    with pytest.raises(RunError, match="is the folder of a compare run, not of a search run"):
+        RunDir.open(tmp_path / "runs" / "first").check("search")
+    with pytest.raises(RunError, match=r"There is no run directory .*runs/frist\.[^$]*Did you mean .*runs/first\?"):
+        RunDir.open(tmp_path / "runs" / "frist")
+    with pytest.raises(RunError, match=r"There is no run directory .*[^$]*recnas search CONFIG --out RUN"):
+        RunDir.open(tmp_path / "none")
+    with pytest.raises(RunError, match=r"it has no manifest\.json\.[^$]*It holds: .*runs/first"):
+        RunDir.open(tmp_path / "runs")
+    with pytest.raises(RunError, match=r"is a file, and a run directory is needed"):
+        RunDir.open(data / "manifest.json")

@@ -39,3 +39,11 @@ class DiesOnce:
             return item
 
         return call
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Says what a variable of its process is."""
+
+    def open(self):
+        return lambda name: os.environ.get(name)

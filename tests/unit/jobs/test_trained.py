@@ -98,7 +98,7 @@ def test_models_of_a_comparison_are_asked_for_by_name(comparison: Path, criteo_d
 
 def test_weights_load_without_the_data_but_raw_text_needs_them(copied: Path, criteo_data, tmp_path: Path):
     manifest = json.loads((copied / "manifest.json").read_text())
-    manifest["data"]["path"] = str(tmp_path / "gone")
+    manifest["data"] |= {"path": str(tmp_path / "gone"), "absolute": str(tmp_path / "gone"), "relative": "../gone"}
     write_json(copied / "manifest.json", manifest)
     model = load_trained(copied)
     assert model.schema == criteo_data.schema

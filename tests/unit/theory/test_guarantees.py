@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from recnas.errors import ConfigError
-from recnas.search.hnas import guarantee
+from recnas.searchers.hnas import guarantee
 from recnas.theory.guarantees import (
     Descent,
     best_metric,

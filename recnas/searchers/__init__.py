@@ -1,0 +1,1 @@
+"""Choosing what to try next: searchers that ask, are told, and replay a ledger."""

@@ -1,0 +1,40 @@
+"""Random search: independent draws, no network twice. The yardstick every other searcher is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recnas.searchers.base import Searcher
+from recnas.searchers.limits import Gate
+from recnas.searchers.objective import Objectives
+from recnas.searchers.proposal import Proposal
+from recnas.searchers.settings import RandomSettings
+from recnas.space.base import ArchT, Space
+
+
+class RandomSearch(Searcher[ArchT]):
+    """Draws from the space within the limits; values change nothing."""
+
+    name = "random"
+    stream = 2
+    settings_class = RandomSettings
+
+    def __init__(
+        self,
+        space: Space[ArchT],
+        objectives: Objectives,
+        seed: int,
+        settings: RandomSettings | None = None,
+        gate: Gate[ArchT] | None = None,
+    ) -> None:
+        self.settings = settings or RandomSettings()
+        super().__init__(space, objectives, seed, self.settings.redraws, gate)
+
+    @property
+    def total(self) -> int:
+        return self.settings.candidates
+
+    def _batches(self) -> Iterator[list[Proposal[ArchT]]]:
+        for start in range(0, self.total, self.settings.block):
+            size = min(self.settings.block, self.total - start)
+            yield [self._propose(self._sample_new(), "random") for _ in range(size)]

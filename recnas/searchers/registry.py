@@ -1,0 +1,75 @@
+"""Searchers by name. To add one: write its file, add it to `_SEARCHERS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from recnas.config import Settings, check_settings
+from recnas.errors import ConfigError
+from recnas.searchers.base import Searcher
+from recnas.searchers.bohb import Bohb
+from recnas.searchers.evidence import Evidence
+from recnas.searchers.evolution import Evolution
+from recnas.searchers.hnas import Hnas
+from recnas.searchers.limits import Gate
+from recnas.searchers.local import LocalSearch
+from recnas.searchers.objective import Objectives
+from recnas.searchers.random_search import RandomSearch
+from recnas.searchers.reinforce import Reinforce
+from recnas.searchers.settings import EvolutionSettings
+from recnas.searchers.top import TopOfPool
+from recnas.space.base import Space, nearest_name
+
+_LISTED: tuple[type[Searcher[Any]], ...] = (Evolution, RandomSearch, LocalSearch, Hnas, TopOfPool, Reinforce, Bohb)
+_SEARCHERS: dict[str, type[Searcher[Any]]] = {cls.name: cls for cls in _LISTED}
+
+
+def searcher_names() -> tuple[str, ...]:
+    """Every name `get_searcher` offers."""
+    return tuple(_SEARCHERS)
+
+
+def searcher_settings(name: str, settings: Mapping[str, Any] | None = None) -> Settings:
+    """The settings of the searcher called `name`, checked; missing ones take their defaults."""
+    return check_settings(_find(name).settings_class, dict(settings or {}), source=f"searcher {name}")
+
+
+def planned(settings: Settings) -> int:
+    """How many candidates a searcher with these settings proposes, without building one."""
+    if isinstance(settings, EvolutionSettings):
+        return settings.population + settings.generations * settings.children
+    return int(settings.candidates)  # type: ignore[attr-defined]  # all others count them
+
+
+def get_searcher(
+    name: str,
+    space: Space[Any],
+    objectives: Objectives,
+    seed: int,
+    settings: Settings | Mapping[str, Any] | None = None,
+    gate: Gate[Any] | None = None,
+    evidence: Evidence | None = None,
+) -> Searcher[Any]:
+    """The searcher called `name`, ready to ask; see `recnas.searchers.base`.
+
+    `evidence` goes to those that rank a pool before they propose (`hnas`, `top`); the others need none.
+    """
+    cls = _find(name)
+    if not isinstance(settings, Settings):
+        settings = searcher_settings(name, settings)
+    if not isinstance(settings, cls.settings_class):
+        raise ConfigError(
+            f"searcher {name!r} was given {type(settings).__name__}", f"give it {cls.settings_class.__name__}"
+        )
+    build: Any = cls  # every registered class takes these five; the base leaves constructors free
+    if cls.uses_evidence:
+        return build(space, objectives, seed, settings, gate, evidence)
+    return build(space, objectives, seed, settings, gate)
+
+
+def _find(name: str) -> type[Searcher[Any]]:
+    cls = _SEARCHERS.get(name)
+    if cls is None:
+        raise ConfigError(f"unknown searcher {name!r}", nearest_name(name, _SEARCHERS))
+    return cls

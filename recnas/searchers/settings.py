@@ -1,0 +1,128 @@
+"""What each searcher can be told. The defaults of `evolution` are the published search of NASRec and SiGeo.
+
+`redraws` bounds the hunt for an architecture that has not been proposed yet; see `recnas.searchers.base`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from recnas.config import Settings
+
+
+class EvolutionSettings(Settings):
+    """Regularized evolution: 128 + 240 x 8 = 2,048 candidates by default."""
+
+    population: int = Field(128, ge=2)
+    generations: int = Field(240, ge=0)
+    children: int = Field(8, ge=1, validate_default=True)  # per generation; as many of the oldest leave
+    tournament: int = Field(
+        64, ge=1, validate_default=True
+    )  # drawn per generation; the best of them is the parent
+    mutations: Literal["falling"] | int = "falling"  # per child: the published schedule, or a fixed number
+    redraws: int = Field(100, ge=0)
+
+    @field_validator("children", "tournament")
+    @classmethod
+    def _fits_the_population(cls, value: int, info: ValidationInfo) -> int:
+        population = info.data.get("population")
+        if population is not None and value > population:
+            raise ValueError(f"{info.field_name} cannot exceed population, which is {population}")
+        return value
+
+    @field_validator("mutations")
+    @classmethod
+    def _at_least_one(cls, value: str | int) -> str | int:
+        if isinstance(value, int) and value < 1:
+            raise ValueError("mutations must be 'falling' or a whole number from 1 up")
+        return value
+
+
+class RandomSettings(Settings):
+    """Independent draws from the space."""
+
+    candidates: int = Field(2048, ge=1)
+    block: int = Field(32, ge=1)  # proposed at a time; the draws do not depend on it
+    redraws: int = Field(100, ge=0)
+
+
+class LocalSettings(Settings):
+    """Climbs from the best of a few random starts, from neighbour to neighbour."""
+
+    candidates: int = Field(2048, ge=1)
+    starts: int = Field(8, ge=1)  # random architectures per climb, of which the best is the start
+    block: int = Field(32, ge=1)  # neighbours scored before the climb moves on
+    redraws: int = Field(100, ge=0)
+
+
+class HnasSettings(Settings):
+    """The hybrid search: 20 queries, 2,000 fresh architectures in the pool before each, as published for NAS-Bench-201."""
+
+    candidates: int = Field(20, ge=1)  # queries: architectures that are trained
+    metric: str = "ntk_trace"  # M: positive, and high for good networks
+    kappa: str | None = "ntk_cond"  # null: 1 for every network
+    reading: Literal["paper", "released"] = "paper"
+    power: float = Field(1.0, gt=0)  # t of F(x) = x^(2 t); the paper's reading only
+    units: Literal["pool", "raw"] = "pool"  # M and kappa over their medians; the released reading is always raw
+    pool: int = Field(2000, ge=1)  # architectures drawn at a time
+    grow: bool = True  # draw before every query, or once
+    log_mu: tuple[float, float] = (-4.0, 0.0)
+    nu_quantile: float = Field(1.0, gt=0, le=1)  # of the pool's M, the highest root of nu; 1 is the largest
+    nu_top: float | None = Field(None, gt=0)  # the same as a number; the released code has 5000
+    probe_share: float = Field(0.25, ge=0, le=1)  # of the queries, before Bayesian optimisation begins
+    acquisition: Literal["ei", "ucb"] = "ei"
+    redraws: int = Field(100, ge=0)
+
+    @field_validator("log_mu")
+    @classmethod
+    def _a_range(cls, value: tuple[float, float]) -> tuple[float, float]:
+        if not value[0] < value[1]:
+            raise ValueError("log_mu must be two numbers, the lower one first")
+        return value
+
+
+class TopSettings(Settings):
+    """The best of a random pool by training-free figures."""
+
+    candidates: int = Field(20, ge=1)  # trained; validation chooses
+    by: dict[str, Literal["min", "max"]] = Field(default={"naswot": "max"}, min_length=1)  # joined by rank sum
+    pool: int = Field(1000, ge=1)
+    redraws: int = Field(100, ge=0)
+
+
+class ReinforceSettings(Settings):
+    """Policy gradient over independent choices."""
+
+    candidates: int = Field(2048, ge=1)
+    block: int = Field(1, ge=1)  # drawn from one policy before it learns
+    lr: float = Field(0.2, gt=0)
+    momentum: float = Field(0.9, ge=0, lt=1)  # of the baseline and of the spread of rewards
+    redraws: int = Field(100, ge=0)
+
+
+class BohbSettings(Settings):
+    """Hyperband with a density model; the model's defaults are BOHB's."""
+
+    candidates: int = Field(2048, ge=1)
+    eta: int = Field(3, ge=2)  # one of so many goes on to the next level
+    block: int = Field(4, ge=1)  # proposed at a time where there is one level
+    random_share: float = Field(1 / 3, ge=0, le=1)
+    good_share: float = Field(0.15, gt=0, lt=1)
+    least_points: int | None = Field(None, ge=1)  # on each side of the model; null: decisions + 1
+    draws: int = Field(64, ge=1)  # from the good density, of which the best ratio is kept
+    smoothing: float = Field(1.0, gt=0)  # added to the count of every option
+    redraws: int = Field(100, ge=0)
+
+
+class LimitSettings(Settings):
+    """Upper limits every candidate must meet; None means no limit."""
+
+    params: float | None = Field(None, gt=0)  # of the network, embedding tables not counted
+    macs: float | None = Field(None, gt=0)  # multiply-adds per row of data
+    flops: float | None = Field(None, gt=0)  # two per multiply-add
+    embedding_mb: float | None = Field(None, gt=0)
+    latency_ms_1: float | None = Field(None, gt=0)  # measured, batch of 1
+    latency_ms_512: float | None = Field(None, gt=0)  # measured, batch of 512
+    tries: int = Field(2000, ge=1)  # draws before giving up

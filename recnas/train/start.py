@@ -1,0 +1,38 @@
+"""Where training starts: at the click rate.
+
+A network whose output starts at 0 says that half of all rows are clicks. Where 0.5 % are, it spends its training on
+coming down from there: logistic regression never arrived, and beating it said nothing. With the bias of the last
+layer at log(p / (1 - p)) every network starts from the best constant guess.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from recnas.train.loop import FixedNetwork, Trainee, is_finite
+
+
+def click_logit(rate: float | None, rows: int) -> float:
+    """log(p / (1 - p)); of rows that are all alike, as if there were one more of the other kind."""
+    least = 1 / (rows + 2)
+    p = min(max(rate or 0.0, least), 1 - least)
+    return math.log(p / (1 - p))
+
+
+@torch.no_grad()
+def start_at(trainee: Trainee, logit: float, dense: Tensor, embedded: Tensor) -> None:
+    """Let outputs start at `logit`: exactly so on average over some rows, `dense [B, I]` and `embedded [B, F, D]`.
+
+    Of NASRec's networks one in sixty starts ten units off (a factorization machine in its last block), so the bias
+    makes up for what the rest of the network says at first. The paths of a supernet each say something else; its
+    head is quiet (`HEAD_START`), and the bias alone must do.
+    """
+    bias = trainee.output_bias
+    bias.fill_(logit)
+    if isinstance(trainee, FixedNetwork):
+        offset = float(trainee.network.eval()(dense, embedded).mean()) - logit
+        if is_finite(offset):  # otherwise the first step of training says what is wrong
+            bias.sub_(offset)

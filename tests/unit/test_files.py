@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from recnas.cli.main import main
+from recnas.errors import RunError
+from recnas.files import machine_fault, make_folder
+from recnas.run import RunDir
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(RunError, match=r"notes\.txt is a file, not a folder\."):
+        RunDir.create(tmp_path / "notes.txt", "train")
+    with pytest.raises(RunError, match=r"notes\.txt is a file, not a folder, so there can be no folder .*notes\.txt/a/run"):
+        RunDir.create(tmp_path / "notes.txt" / "a" / "run", "train")
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_place_where_no_folder_can_be_made_is_one_sentence():
+    with pytest.raises(RunError, match="The folder /proc/recnas/run cannot be made"):
+        make_folder(Path("/proc/recnas/run"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_of_others_is_named(tmp_path: Path):
+    (tmp_path / "theirs").mkdir(mode=0o555)
+    with pytest.raises(RunError, match="theirs is a folder that you may not write to"):
+        RunDir.create(tmp_path / "theirs" / "run", "train")
+
+
+def test_only_faults_of_the_machine_are_taken_for_such():
+    said = machine_fault(OSError(errno.ENOSPC, "No space left on device", "runs/a/ledger.jsonl"))
+    assert said is not None
+    assert "runs/a/ledger.jsonl: No space left on device" in said
+    assert machine_fault(FileNotFoundError(errno.ENOENT, "No such file or directory", "x")) is None
+
+
+def test_commands_say_it_too(criteo_data, tmp_path: Path, capsys):
+    (tmp_path / "file").write_text("")
+    for command in (
+        ["search", "synthetic/laptop", "--data", str(criteo_data.path)],
+        ["warmup", "synthetic/warmup", "--data", str(criteo_data.path)],
+        ["compare", f"data={criteo_data.path}", "--models", "lr"],
+    ):
+        for out in (tmp_path / "file", tmp_path / "file" / "run"):
+            assert main([*command, "--quiet", "--out", str(out)]) == 2, (command, out)
+            assert "is a file, not a folder" in capsys.readouterr().err
