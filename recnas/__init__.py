@@ -10,9 +10,14 @@
 from __future__ import annotations
 
 from importlib import import_module, metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recnas.machine import wait_passively
+
+if TYPE_CHECKING:
+    from recnas.api import Run, open_run, search
+
+__all__ = ["Run", "open_run", "search"]
 
 wait_passively()  # before anything loads torch
 
@@ -23,8 +28,10 @@ except metadata.PackageNotFoundError:  # running from a source tree that was not
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("open_run", "Run"):
+    if name in __all__:
         return getattr(import_module("recnas.api"), name)
-    if name == "search":  # a package that can be called
-        return import_module("recnas.search")
     raise AttributeError(f"module 'recnas' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

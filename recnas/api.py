@@ -1,31 +1,34 @@
 """The commands as Python functions: `import recnas; run = recnas.search("synthetic/laptop", "runs/first")`.
 
-    run.result                  # what result.json holds
+    run.result                  # what result.json holds, typed
     run.table()                 # candidates and trainings as a pandas frame
-    run.best.build()            # the winner as a torch module with fresh weights
-    run.best.load()             # the same with its trained weights
+    run.best.arch               # the winner, in its own space
+    run.best.build()            # of a CTR search: a torch module with fresh weights
+    run.best.load()             # of a CTR search: the trained model, with its tables; model.predict(dense, ids)
 """
 
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recnas.errors import RunError
 from recnas.runs.folder import RunDir
+from recnas.runs.layout import RESULT, WINNER_FILE
+from recnas.runs.records import Candidate, SearchResult, Trained, read_lines
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
-    from recnas.jobs.search_settings import SearchConfig
-    from recnas.jobs.search_table import TableSearchConfig
-    from recnas.space.nasrec.arch import NasrecArch
+    from recnas.serve.load import TrainedModel
+    from recnas.tasks.registry import AnySearch
 
 
 def search(
-    config: str | Path | SearchConfig | TableSearchConfig, out: str | Path, *overrides: str, workers: int | None = None, quiet: bool = True
+    config: str | Path | AnySearch, out: str | Path, *overrides: str, workers: int | None = None, quiet: bool = True
 ) -> Run:
     """Run a search, or continue one; see `recnas search --help`.
 
@@ -35,11 +38,12 @@ def search(
     """
     from recnas.cli.shipped import config_path
     from recnas.config import Settings
-    from recnas.jobs.search_kinds import load_search, run_search
-    from recnas.progress import Progress
+    from recnas.engines.execution import Execution
+    from recnas.jobs.search import search as run_search
+    from recnas.tasks.registry import load_search
 
     settings = config if isinstance(config, Settings) else load_search(config_path(str(config)), overrides)
-    run_search(settings, out, workers, Progress(quiet=quiet))
+    run_search(settings, out, Execution.of(workers, quiet))
     return open_run(out)
 
 
@@ -58,79 +62,94 @@ class Run:
         self.path = folder.path
 
     @property
-    def result(self) -> dict[str, Any]:
-        return json.loads(self._file("result.json").read_text())
+    def result(self) -> SearchResult:
+        return SearchResult.model_validate(json.loads(self._file(RESULT).read_text()))
 
     @property
     def best(self) -> Best:
-        return Best(self, self._file("best.json"))
+        return Best(self, self._file(WINNER_FILE))
 
     def table(self) -> pd.DataFrame:
-        """One row per candidate: proposal, objective values, scores, cost, and figures of those trained."""
+        """One row per candidate: proposal, objectives, scores, cost, and validation metrics of those trained.
+
+        Objectives and scores stand under their own names, what finalists reached under `finalist_<metric>`.
+        """
         import pandas as pd
 
-        events = self.folder.ledger.read()
-        trained: dict[str, list[float]] = {}
-        for event in events:
-            if event.get("event") == "trained":
-                trained.setdefault(event["key"], []).append(event["valid"]["logloss"])
-        rows = []
-        for event in events:
-            if event.get("event") != "candidate":
-                continue
-            row = {name: event.get(name) for name in ("index", "key", "origin", "changes", "same_as", "failed", "seconds")}
-            row["parent"] = event["parents"][0] if event["parents"] else None
-            row |= event["values"] or {}
-            row |= event.get("cost", {})
-            for name, score in event.get("scores", {}).items():
-                row[name] = score["value"]
-                row |= {f"{name}.{term}": value for term, value in score["terms"].items()}
-            losses = trained.get(event["key"])
-            row["valid_logloss"] = sum(losses) / len(losses) if losses else None
-            rows.append(row)
-        return pd.DataFrame(rows)
+        records = read_lines("search", self.folder.ledger.read(), str(self.folder.ledger.path))
+        trained: dict[str, list[Trained]] = {}
+        for record in records:
+            if isinstance(record, Trained):
+                trained.setdefault(record.key, []).append(record)
+        return pd.DataFrame(
+            [_row(record, trained.get(record.key, [])) for record in records if isinstance(record, Candidate)]
+        )
 
     def _file(self, name: str) -> Path:
         path = self.path / name
         if not path.exists():
-            raise RunError(f"{self.path} is not finished: it has no {name}.", f"Continue it: recnas search --resume {self.path}")
+            raise RunError(
+                f"{self.path} is not finished: it has no {name}.", f"Continue it: recnas search --resume {self.path}"
+            )
         return path
+
+
+def _row(candidate: Candidate, trained: list[Trained]) -> dict[str, Any]:
+    names = ("index", "key", "origin", "changes", "same_as", "failed", "seconds")
+    row: dict[str, Any] = {name: getattr(candidate, name) for name in names}
+    row["parent"] = candidate.parents[0] if candidate.parents else None
+    row |= candidate.cost
+    for name, score in candidate.scores.items():
+        row[name] = score.value
+        row |= {f"{name}.{term}": value for term, value in score.terms.items()}
+    row |= candidate.values or {}
+    for metric in trained[0].valid if trained else ():
+        values = [line.valid[metric] for line in trained if line.valid.get(metric) is not None]
+        row[f"finalist_{metric}"] = sum(values) / len(values) if values else None  # type: ignore[arg-type]
+    return row
 
 
 class Best:
     """The winner of a search."""
 
     def __init__(self, run: Run, path: Path) -> None:
-        from recnas.space.nasrec.json import load_arch
-
         self.run = run
-        self.arch: NasrecArch = load_arch(path)
+        self._described = json.loads(path.read_text())
+
+    @cached_property
+    def arch(self) -> Any:
+        """The architecture, as its space has it."""
+        from recnas.space.registry import get_space
+
+        space = self.run.folder.manifest()["config"]["space"]
+        options = {name: value for name, value in space.items() if name not in ("name", "network", "supernet")}
+        sizes = space.get("supernet", {}) if space["name"] == "mlp" else {}
+        return get_space(space["name"], **options, **sizes).from_dict(self._described)
 
     def build(self, seed: int = 0) -> nn.Module:
         """A network of this architecture with freshly drawn weights; it reads (dense, embedded)."""
-
         from recnas.data.prepared import PreparedData
-        from recnas.jobs.search_settings import SearchConfig
         from recnas.model.nasrec.subnet import new_subnet
+        from recnas.tasks.settings import CtrSearchConfig
         from recnas.train.setup import net_shape
 
-        folder = self.run.folder
-        config = SearchConfig.model_validate(folder.manifest()["config"] | {"data": str(folder.data_path())})
-        settings = config.final.retrain_train or config.final.train
-        shape = net_shape(PreparedData.open(config.data).schema, settings)
-        return new_subnet(self.arch, shape, seed)
+        self._only_of_clicks("build")
+        config = CtrSearchConfig.model_validate(self.run.folder.manifest()["config"])
+        settings = config.final.retrain_settings or config.final.train
+        schema = PreparedData.open(self.run.folder.data_path()).schema
+        return new_subnet(self.arch, net_shape(schema, settings), seed)
 
-    def load(self, seed: int = 0) -> nn.Module:
-        """The same with the weights of its last training."""
-        import torch
+    def load(self, seed: int | None = None) -> TrainedModel:
+        """The trained model, network and tables: `model.predict(dense, ids)`."""
+        from recnas.serve.load import load_trained
 
-        from recnas.train.checkpoint import load_latest
+        self._only_of_clicks("load")
+        return load_trained(str(self.run.path), seed=seed)
 
-        network = self.build(seed)
-        saved = load_latest(self.run.path / "best" / f"seed-{seed}")
-        if saved is None:
-            raise RunError(f"{self.run.path} has no trained weights of seed {seed}.", f"Continue it: recnas search --resume {self.run.path}")
-        with torch.no_grad():
-            for name, parameter in network.named_parameters():
-                parameter.copy_(saved.tensors[f"network/{name}"])
-        return network
+    def _only_of_clicks(self, what: str) -> None:
+        task = self.run.folder.manifest()["task"]
+        if task != "ctr":
+            raise RunError(
+                f"{self.run.path} searched {task}; only the winner of a search on clicks can be asked to {what}.",
+                "Its architecture: run.best.arch",
+            )

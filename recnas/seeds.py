@@ -19,14 +19,35 @@ import hashlib
 import numpy as np
 
 STREAMS = {
-    # searchers
+    "row-order": "data/loader.py",
+    "split-turns": "data/joined_loader.py",
+    "warmup-paths": "train/paths.py",
+    "warmup-check": "train/warmup.py",
+    "scoring-batches": "evaluators/proxy.py",
+    "head-tuning": "evaluators/shared_weights.py",
+    "image-split": "train/images.py",
+    "image-order": "train/images.py",
+    "image-augmentation": "train/images.py",
+    "warm-network": "train/images.py",
     "evolution": "searchers/evolution.py",
     "random-search": "searchers/random_search.py",
     "local-search": "searchers/local.py",
     "hnas": "searchers/hnas.py",
+    "hnas-suggestion": "searchers/hnas.py",
     "rank-pool": "searchers/rank_pool.py",
     "reinforce": "searchers/reinforce.py",
     "bohb": "searchers/bohb.py",
+    "nasi-step": "jobs/gradient_nasi.py",
+    "nasi-random": "jobs/gradient_nasi.py",
+    "darts-split": "jobs/gradient_darts.py",
+    "darts-alpha": "jobs/gradient_darts.py",
+    "darts-train": "jobs/gradient_darts.py",
+    "darts-valid": "jobs/gradient_darts.py",
+    "tuning-trials": "jobs/compare/entrants.py",
+    "scored-architectures": "jobs/score.py",
+    "sampled-cells": "jobs/score_cells.py",
+    "table-architectures": "jobs/bench.py",
+    "forecast": "jobs/forecast.py",
 }
 
 

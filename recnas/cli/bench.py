@@ -17,7 +17,7 @@ from recnas.cli.options import (
     add_data,
     add_engine,
     add_json,
-    engine_choice,
+    execution,
     names_in,
     print_json,
     table,
@@ -84,19 +84,18 @@ def _build(args: argparse.Namespace) -> int:
     from recnas.data.prepared import PreparedData
     from recnas.errors import ConfigError
     from recnas.jobs.bench import BenchSettings, bench_build
-    from recnas.progress import Progress
 
     usage = "recnas bench build --data DIR --archs 200 --out RUN"
     data, overrides = take_data(args.data, args.items, usage)
     if not args.out:
         raise ConfigError("--out is needed.", usage)
-    if min(args.archs, args.seeds or 1, args.workers) < 1:
-        raise ConfigError("--archs, --seeds and --workers must be at least 1.")
+    if min(args.archs, args.seeds or 1) < 1:
+        raise ConfigError("--archs and --seeds must be at least 1.")
     values: dict = {"space": {"name": args.space}}
     faults = apply_overrides(values, overrides)
     settings = check_settings(BenchSettings, values, "the settings of the table", faults, overrides)
     found = bench_build(
-        PreparedData.open(str(data)), args.out, args.archs, args.seeds or 1, settings, args.workers, Progress(quiet=args.quiet), engine_choice(args), args.source
+        PreparedData.open(str(data)), args.out, args.archs, args.seeds or 1, settings, args.source, execution(args)
     )
     if args.json:
         print_json(found)
@@ -121,10 +120,9 @@ def _regret(args: argparse.Namespace) -> int:
         from recnas.config import check_settings
         from recnas.evaluators.proxy import ScoreSettings
         from recnas.jobs.correlate import ranked_curves
-        from recnas.progress import Progress
 
         settings = check_settings(ScoreSettings, {"proxies": names_in(args.proxies)}, "the scoring settings")
-        curves += ranked_curves(args.supernet, truth, settings, candidates, args.workers, Progress(quiet=args.quiet))
+        curves += ranked_curves(args.supernet, truth, settings, candidates, execution(args))
     if args.json:
         print_json({"archs": len(truth.archs), "best": min(truth.valid.values()), "curves": [curve.to_dict() for curve in curves]})
         return 0

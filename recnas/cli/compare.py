@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from recnas.cli.options import add_data, add_engine, add_json, engine_choice, print_json, table, take_data
+from recnas.cli.options import add_data, add_engine, add_json, execution, print_json, table, take_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +50,6 @@ def run(args: argparse.Namespace) -> int:
     from recnas.config import apply_overrides, check_settings
     from recnas.data.prepared import PreparedData
     from recnas.jobs.compare import compare
-    from recnas.machine import default_workers
-    from recnas.progress import Progress
     from recnas.train.settings import TrainSettings
 
     # `--models a b key=value` swallows the overrides behind it; no model has such a name.
@@ -64,8 +62,6 @@ def run(args: argparse.Namespace) -> int:
         faults.append("--seeds must be at least 1 and --seed not negative")
     if args.tune < 0:
         faults.append("--tune must not be negative")
-    if args.workers is not None and args.workers < 1:
-        faults.append("--workers must be at least 1")
     settings = check_settings(TrainSettings, values, "the command", faults, overrides)
     board = compare(
         PreparedData.open(str(data)),
@@ -76,10 +72,8 @@ def run(args: argparse.Namespace) -> int:
         seeds=args.seeds,
         first_seed=args.seed,
         tune=args.tune,
-        workers=args.workers or default_workers(),
         keep=args.keep,
-        progress=Progress(quiet=args.quiet),
-        engine=engine_choice(args),
+        how=execution(args),
     )
     if args.json:
         print_json(board)

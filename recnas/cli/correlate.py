@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recnas.cli.options import add_engine, add_json, engine_choice, names_in, print_json, table
+from recnas.cli.options import add_engine, add_json, execution, names_in, print_json, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,6 @@ def run(args: argparse.Namespace) -> int:
     from recnas.errors import ConfigError
     from recnas.evaluators.proxy import ScoreSettings
     from recnas.jobs.correlate import correlate
-    from recnas.progress import Progress
 
     if is_config(args.runs[0]):
         return _cells(args)
@@ -54,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     values = {"proxies": list(dict.fromkeys([*names_in(args.proxies), *vote])), "batches": args.batches, "batch_size": args.batch_size}
     settings = check_settings(ScoreSettings, values, "the scoring settings")
     truth = CtrTable.read(args.table)
-    rows = correlate(args.runs, truth, settings, args.archs, args.workers, args.shared_rows, Progress(quiet=args.quiet), engine_choice(args), vote)
+    rows = correlate(args.runs, truth, settings, args.archs, args.shared_rows, vote, execution(args))
     if args.json:
         print_json({"table": str(args.table), "rows": rows})
         return 0
@@ -79,8 +78,7 @@ def _cells(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
     from recnas.config import apply_overrides, read_yaml
     from recnas.errors import ConfigError
-    from recnas.jobs.cell_scores import correlate_config, load_config
-    from recnas.progress import Progress
+    from recnas.jobs.correlate_cells import correlate_config, load_config
 
     if not args.out:
         raise ConfigError("--out is needed.", f"recnas correlate {args.runs[0]} --out RUN")
@@ -90,7 +88,7 @@ def _cells(args: argparse.Namespace) -> int:
     if args.table:
         data["table"] = args.table
     config = load_config(data, faults, str(path), args.runs[1:])
-    rows = correlate_config(config, args.out, args.workers, Progress(quiet=args.quiet), engine_choice(args))
+    rows = correlate_config(config, args.out, execution(args))
     if args.json:
         print_json({"table": config.table, "rows": rows})
         return 0

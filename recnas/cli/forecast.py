@@ -24,13 +24,13 @@ def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
     from recnas.errors import ConfigError
     from recnas.jobs.forecast import check_fits, forecast
-    from recnas.jobs.search_kinds import load_search
-    from recnas.jobs.search_settings import SearchConfig
     from recnas.machine import default_workers
     from recnas.progress import duration, human_bytes
+    from recnas.tasks.registry import load_search
+    from recnas.tasks.settings import CtrSearchConfig
 
     config = load_search(config_path(args.config), with_data(args.data, args.overrides))
-    if not isinstance(config, SearchConfig):
+    if not isinstance(config, CtrSearchConfig):
         raise ConfigError(
             f"{args.config} searches {config.space.name}; a forecast is for searches on prepared ad data.",
             f"The head of the config says how long it takes. Start it: recnas search {args.config} --out RUN",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from recnas.errors import ConfigError
 
 if TYPE_CHECKING:
-    from recnas.engines.base import EngineChoice
+    from recnas.engines.execution import Execution
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -79,11 +79,21 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def engine_choice(args: argparse.Namespace) -> EngineChoice:
-    """The engine a command was asked for; every job checks it before it does anything else."""
-    from recnas.engines.base import EngineChoice
+def add_workers(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes of one thread (default: all cores); never changes the result",
+    )
 
-    return EngineChoice(args.engine, args.ray_address)
+
+def execution(args: argparse.Namespace) -> Execution:
+    """How a command was asked to do its work."""
+    from recnas.engines.execution import Execution
+
+    engine, address = getattr(args, "engine", "auto"), getattr(args, "ray_address", None)
+    return Execution.of(args.workers, args.quiet, engine, address)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

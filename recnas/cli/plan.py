@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         schema, source = data.schema, f"prepared data in {data.path}"
     hosts = args.hosts if args.hosts is not None else max(1, args.gpus // 8 if args.gpus % 8 == 0 else 1)
     arch = named_arch(args.arch) if args.arch else None
-    found = plan(schema, config.space, config.train, Devices(args.gpus, args.memory, hosts), args.batch, arch)
+    found = plan(schema, config.space, config.supernet, Devices(args.gpus, args.memory, hosts), args.batch, arch)
     if args.json:
         print_json({**found.to_dict(), "source": source})
         return 0

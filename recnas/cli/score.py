@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from recnas.cli.options import add_engine, engine_choice, names_in, print_json, table
+from recnas.cli.options import add_engine, execution, names_in, print_json, table
 from recnas.machine import default_workers
 
 
@@ -47,7 +47,6 @@ def run(args: argparse.Namespace) -> int:
     from recnas.errors import ConfigError
     from recnas.evaluators.proxy import ScoreSettings
     from recnas.jobs.score import read_archs, score_archs
-    from recnas.progress import Progress
     from recnas.proxies.registry import get_proxies, meanings, proxy_names
 
     if args.list:
@@ -63,23 +62,20 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("a warm-up run is needed.", "recnas score RUN --random 100; the proxies there are: recnas score --list")
     if args.archs is None and args.random is None:
         raise ConfigError("nothing to score.", "Give --archs FILE.jsonl or --random N.")
-    if args.workers < 1 or (args.random is not None and args.random < 1):
-        raise ConfigError("--workers and --random must be at least 1.")
+    if args.random is not None and args.random < 1:
+        raise ConfigError("--random must be at least 1.")
     values: dict = {"proxies": names_in(args.proxies)}
     faults = apply_overrides(values, args.overrides)
     settings = check_settings(ScoreSettings, values, "the scoring settings", faults, args.overrides)
     archs = args.random if args.archs is None else read_archs(args.archs)
     rows = []
-    engine = engine_choice(args)
-    for result in score_archs(args.run, archs, settings, args.workers, Progress(quiet=args.quiet), engine):
+    for line in score_archs(args.run, archs, settings, execution(args)):
         if args.json:
-            print(json.dumps(result, allow_nan=False), flush=True)
+            print(json.dumps(line.to_json(), allow_nan=False), flush=True)
         else:
-            scores = result.get("scores", {})
-            shown = [
-                f"{scores[name]['value']:.6g}" if name in scores else "failed" for name in settings.proxies
-            ]
-            rows.append([result["key"], *shown, f"{result['seconds']:.2f}"])
+            scores = line.scores
+            shown = [f"{scores[name].value:.6g}" if name in scores else "failed" for name in settings.proxies]
+            rows.append([line.key, *shown, f"{line.seconds:.2f}"])
     if not args.json:
         print(table(rows, ["architecture", *settings.proxies, "seconds"]))
     return 0

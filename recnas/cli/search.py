@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_data, add_engine, add_json, engine_choice, print_json, take_data, with_data
+from recnas.cli.options import add_data, add_engine, add_json, execution, print_json, take_data, with_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "overrides",
         nargs="*",
         metavar="key=value",
-        help="settings by dotted key, such as search.evolution.generations=50",
+        help="settings by dotted key, such as search.generations=50",
     )
     add_data(parser, "a prepared data set (default: the config's)")
     parser.add_argument("--out", metavar="RUN", help="run directory")
@@ -41,13 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
     from recnas.errors import ConfigError
-    from recnas.jobs.search_kinds import kept_search, load_search, run_search
-    from recnas.progress import Progress
+    from recnas.jobs.search import search
     from recnas.report.last_lines import verdict
     from recnas.runs.folder import RunDir
+    from recnas.tasks.base import WINNER
+    from recnas.tasks.registry import kept_search, load_search
 
-    if args.workers is not None and args.workers < 1:
-        raise ConfigError("--workers must be at least 1.")
     if args.resume:
         typed = [*([args.config] if args.config else []), *args.overrides]  # `--resume RUN data=DIR` looks like a config
         data, rest = take_data(args.data, typed)
@@ -64,11 +63,11 @@ def run(args: argparse.Namespace) -> int:
             )
         out = args.out
         config = load_search(config_path(args.config), with_data(args.data, args.overrides))
-    result = run_search(config, out, args.workers, Progress(quiet=args.quiet), engine_choice(args))
+    result = search(config, out, execution(args))
     if args.json:
-        print_json(result)
+        print_json(result.to_json())
         return 0
     print(verdict(result))
-    weights = "" if "test_accuracy" in result else ", best/ (weights)"
-    print(f"everything is in {out}: best.json (architecture){weights}, result.json, ledger.jsonl")
+    weights = ", winner/ (weights)" if WINNER in result.seconds else ""
+    print(f"everything is in {out}: winner.json (architecture){weights}, result.json, ledger.jsonl")
     return 0

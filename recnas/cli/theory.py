@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from recnas.cli.options import add_json, print_json, table
+from recnas.cli.options import add_json, execution, print_json, table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,14 +131,13 @@ def _experiment1(args: argparse.Namespace) -> int:
     from recnas.config import apply_overrides, check_settings
     from recnas.errors import ConfigError
     from recnas.jobs.sigeo_experiment1 import STATISTICS, Experiment1, experiment1
-    from recnas.progress import Progress
 
     if not args.out:
         raise ConfigError("--out is needed.", "recnas theory experiment1 --out runs/exp1")
     data: dict = {}
     faults = apply_overrides(data, args.items)
     settings = check_settings(Experiment1, data, "the settings of experiment 1", faults)
-    rows = experiment1(settings, args.out, args.workers, Progress(quiet=args.quiet))
+    rows = experiment1(settings, args.out, execution(args))
     if args.json:
         print_json({"out": args.out, "data": settings.data, "rows": rows})
         return 0

@@ -1,7 +1,7 @@
 """Warm up a NASRec supernet on a share of the training rows.
 
   recnas warmup criteo/warmup --out runs/warm                 # a shipped config (recnas configs), or a path
-  recnas warmup my.yaml --out runs/warm warmup.share=0.1 data=data/criteo
+  recnas warmup my.yaml --out runs/warm warmup.data_share=0.1 data=data/criteo
 
 The same command after a crash continues from the last checkpoint. Over several processes or GPUs:
 
@@ -18,7 +18,7 @@ from recnas.cli.options import add_data, add_json, print_json, with_data
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", help="a YAML file, or the name of a shipped config")
     parser.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="settings by dotted key, such as warmup.share=0.1"
+        "overrides", nargs="*", metavar="key=value", help="settings by dotted key, such as warmup.data_share=0.1"
     )
     add_data(parser, "a prepared data set (default: the config's)")
     parser.add_argument("--out", required=True, metavar="RUN", help="run directory")
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(result)
         return 0
     print(
-        f"warmed up on {config.warmup.share:.2%} of the training rows: {result['steps']:,} steps in {duration(result['seconds'])}"
+        f"warmed up on {config.warmup.data_share:.2%} of the training rows: {result['steps']:,} steps in {duration(result['seconds'])}"
     )
     checked = result["valid_logloss_of_subnets"]
     if checked["archs"]:

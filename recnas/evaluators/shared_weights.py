@@ -28,9 +28,8 @@ from recnas.seeds import stream_seed
 from recnas.space.settings import SpaceSettings, make_ctr_space
 from recnas.train.checkpoint import load, load_latest, save
 from recnas.train.evaluate import evaluate
-from recnas.train.loop import SupernetPaths
 from recnas.train.schedule import Schedule
-from recnas.train.settings import TrainSettings
+from recnas.train.settings import SupernetSettings
 from recnas.train.setup import make_embeddings, net_shape
 
 
@@ -41,7 +40,7 @@ class SharedWeightsEvaluator:
     frozen: str
     data: str
     space: SpaceSettings
-    train: TrainSettings
+    train: SupernetSettings
     settings: SharedWeightsSettings
     seed: int
 
@@ -98,15 +97,16 @@ class SharedWeightsEvaluator:
         params |= {name: params[name].clone().requires_grad_() for name in head}
         sums = {name: torch.zeros_like(params[name]) for name in head}
         schedule = Schedule(
-            "cosine", self.settings.lr, max(1, self.settings.steps), warmup=self.train.warmup_share
+            "cosine", self.settings.lr, max(1, self.settings.steps), warmup=self.train.lr_rise_share
         )
         for step, batch in enumerate(self._batches(data)):
             logits = candidate.forward(params, batch.dense, embeddings.lookup(batch.ids))
             loss = F.binary_cross_entropy_with_logits(logits, batch.label)
-            found = torch.autograd.grad(loss, [params[name] for name in head])
+            gradients = torch.autograd.grad(loss, [params[name] for name in head])
             with torch.no_grad():
-                for name, gradient in zip(head, found):
-                    rate = schedule(step) * ((self.train.head_lr_share or SupernetPaths.head_lr_share) if name in plan.head.weight else 1.0)
+                for name, gradient in zip(head, gradients):
+                    share = self.train.head_lr_share if name in plan.head.weight else 1.0
+                    rate = schedule(step) * share
                     sums[name].addcmul_(gradient, gradient)
                     params[name].addcdiv_(gradient, sums[name].sqrt().add_(self.train.eps), value=-rate)
         return {name: tensor.detach() for name, tensor in params.items()}

@@ -15,21 +15,20 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import torch
 
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError
-from recnas.evaluators.proxy import ScoreSettings
-from recnas.jobs.search_settings import SearchConfig
-from recnas.jobs.settings import make_space
+from recnas.evaluators.settings import ScoreSettings
 from recnas.machine import available_cores, available_memory, default_threads, load_average
 from recnas.progress import human_bytes
 from recnas.proxies.gradients import GradientMoments
 from recnas.proxies.gram import ExactNtk, Gram
 from recnas.proxies.registry import get_proxies
-from recnas.searchers.registry import planned
+from recnas.seeds import stream
 from recnas.space.nasrec.cost import count
+from recnas.space.settings import make_ctr_space
+from recnas.tasks.settings import CtrSearchConfig
 from recnas.threads import one_thread
 from recnas.train.paths import PathSampler
 
@@ -74,22 +73,22 @@ class Forecast:
         return {**asdict(self), "minutes": self.minutes, "peak_bytes": self.peak_bytes}
 
 
-def forecast(config: SearchConfig, workers: int, data: PreparedData | None = None) -> Forecast:
+def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = None) -> Forecast:
     """Minutes and memory of each phase of `recnas search` with these settings on this machine."""
     data = data or PreparedData.open(config.data)
-    schema, space = data.schema, make_space(config.space)
-    rng = np.random.default_rng([config.seed, 99])
+    schema, space = data.schema, make_ctr_space(config.space)
+    rng = stream(config.seed, "forecast")
     candidates = [
-        count(space.sample(rng), schema, width=config.train.embeddings.width) for _ in range(SAMPLES)
+        count(space.sample(rng), schema, width=config.supernet.embeddings.width) for _ in range(SAMPLES)
     ]
     mean_macs, mean_params = fmean(c.macs for c in candidates), fmean(c.params for c in candidates)
-    full = count(space.full_path(), schema, width=config.train.embeddings.width)
+    full = count(space.full_path(), schema, width=config.supernet.embeddings.width)
     train_rows = data.rows("train")
-    cap = config.train.embeddings.cap or config.train.embeddings.hash_rows
+    cap = config.supernet.embeddings.cap or config.supernet.embeddings.hash_rows
     rows_of_tables = sum(min(n, cap) if cap else n for n in schema.table_rows)
-    tables = 4.0 * config.train.embeddings.width * rows_of_tables
+    tables = 4.0 * config.supernet.embeddings.width * rows_of_tables
     core, cores = probe() * 1e9, min(workers, available_cores())
-    threads = config.train.threads or default_threads()
+    threads = config.supernet.threads or default_threads()
 
     def training(rows: float, batch: int, macs: float, params: float, judged: float = 0.0) -> float:
         """Seconds of one core: `rows` trained on in batches, `judged` rows only read."""
@@ -106,42 +105,42 @@ def forecast(config: SearchConfig, workers: int, data: PreparedData | None = Non
     def threaded(seconds: float) -> float:
         return seconds / math.sqrt(threads)  # small operators gain little from more threads
 
-    warm_rows = config.warmup.share * train_rows * config.train.epochs
+    warm_rows = config.warmup.data_share * train_rows * config.supernet.epochs
     sampler = PathSampler(space, config.seed, 100, config.warmup.strategy, config.warmup.full_path_share)
     full_share = fmean(sampler.full_probability(step) for step in range(100))
     warm_macs = full_share * full.macs + (1 - full_share) * mean_macs
     warm_params = full_share * full.params + (1 - full_share) * mean_params
-    warm_batch = config.warmup.batch_size(round(config.warmup.share * train_rows), config.train.batch_size)
-    total = planned(config.search.chosen)
+    warm_batch = config.warmup.batch_size(round(config.warmup.data_share * train_rows), config.supernet.batch_size)
+    total = config.search.proposals
     passes = config.score.batch_size * batches_of(config.score)
     one_score = passes * mean_macs * 2 * PASSES / core * SCORE_FACTOR
-    if config.evaluator == "one-shot":
-        one = config.one_shot
+    if config.evaluator == "shared-weights":
+        one = config.shared_weights
         read = one.steps * one.batch_size + min(one.valid_rows, data.rows("valid"))  # forward, but for the head
         one_score = read * mean_macs * 2 / core * SCORE_FACTOR
     searching = together(one_score, total)
-    if config.evaluator == "train":
-        short = config.short
+    if config.evaluator == "training":
+        short = config.query_training
         rows = (min(short.rows, train_rows) if short.rows else train_rows) * short.train.epochs
         judged = min(short.valid_rows or data.rows("valid"), data.rows("valid"))
         pool_passes = config.score.batches * config.score.batch_size
-        searching = together(pool_passes * mean_macs * 2 * PASSES / core * SCORE_FACTOR, config.pool_size)
+        searching = together(pool_passes * mean_macs * 2 * PASSES / core * SCORE_FACTOR, config.search.pool_size)
         searching += together(training(rows, short.train.batch_size, mean_macs, mean_params, judged), total)
     final = config.final
     final_rows = (min(final.rows, train_rows) if final.rows else train_rows) * final.train.epochs
     one_final = training(final_rows, final.train.batch_size, mean_macs, mean_params, data.rows("valid"))
-    best = final.retrain_train or final.train
-    best_rows = (train_rows + (data.rows("valid") if final.retrain == "train+valid" else 0)) * best.epochs
-    read = data.rows("test") + (data.rows("valid") if final.retrain == "train" else 0)
+    best = final.retrain_settings or final.train
+    best_rows = (train_rows + (data.rows("valid") if final.retrain_on == "train+valid" else 0)) * best.epochs
+    read = data.rows("test") + (data.rows("valid") if final.retrain_on == "train" else 0)
     one_best = training(best_rows, best.batch_size, mean_macs, mean_params, read)
 
     supernet = 4.0 * full.params
     step = (
-        config.train.batch_size * 4.0 * full.macs / 50
+        config.supernet.batch_size * 4.0 * full.macs / 50
     )  # activations of a full path; fitted to measured peaks
     one_worker = LIBRARIES + 12.0 * mean_params * 4 + config.score.batch_size * 4.0 * mean_macs / 50
     one_training = LIBRARIES + 16.0 * mean_params + 2 * tables
-    if config.evaluator == "train":
+    if config.evaluator == "training":
         one_worker = max(one_worker, one_training)
     phases = (
         Phase(
@@ -157,13 +156,13 @@ def forecast(config: SearchConfig, workers: int, data: PreparedData | None = Non
             f"{total:,} candidates",
         ),
         Phase(
-            "train the best",
-            together(one_final, final.top * final.seeds) / 60,
+            "finalists",
+            together(one_final, final.candidates * final.seeds) / 60,
             LIBRARIES + workers * one_training,
-            f"{final.top * final.seeds} trainings",
+            f"{final.candidates * final.seeds} trainings",
         ),
         Phase(
-            "retrain",
+            "winner",
             threaded(one_best * final.retrain_seeds) / 60,
             one_training,
             f"{final.retrain_seeds} training(s) of the winner",
@@ -190,7 +189,7 @@ def check_fits(found: Forecast) -> None:
     if worst.bytes > found.available_bytes:
         raise ConfigError(
             f"the phase '{worst.name}' needs about {human_bytes(worst.bytes)} of memory; {human_bytes(found.available_bytes)} are available.",
-            "Use fewer --workers, cap the tables (train.embeddings.cap=100000 final.train.embeddings.cap=100000), "
+            "Use fewer --workers, cap the tables (supernet.embeddings.cap=100000 final.train.embeddings.cap=100000), "
             "or space.name=nasrec-small. The parts: recnas forecast CONFIG",
         )
 

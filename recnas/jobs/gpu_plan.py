@@ -19,12 +19,12 @@ from typing import Any
 
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError
-from recnas.jobs.settings import SpaceSettings, make_space
 from recnas.model.embeddings import Optimizer
 from recnas.model.embeddings.sharding import allowed, make_plan
 from recnas.progress import human_bytes
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.cost import Cost, count
+from recnas.space.settings import SpaceSettings, make_ctr_space
 from recnas.train.settings import TrainSettings
 
 KEPT_FREE = 0.1  # of a device
@@ -137,7 +137,7 @@ def plan(
         devices=devices,
         batch=batch,
     )
-    network = _Network(schema, make_space(space).full_path() if arch is None else arch, train)
+    network = _Network(schema, make_ctr_space(space).full_path() if arch is None else arch, train)
     found = case.try_plan(network)
     if found is None:
         raise _does_not_fit(case, network)

@@ -2,67 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from recnas.bench.floor import not_better
 from recnas.progress import duration
+from recnas.runs.records import SearchResult
+
+GRADIENT = ("nasi", "darts")  # methods that look at no accuracy before the end
 
 
-def verdict(result: dict[str, Any]) -> str:
-    best, budgets, seconds = result["best"], result["budgets"], result["seconds"]
-    if result.get("method") in ("nasi", "darts"):
+def verdict(result: SearchResult) -> str:
+    if result.method in GRADIENT:
         return _of_a_supernet(result)
-    if "test_accuracy" in result:
+    if result.task == "table":
         return _of_a_table(result)
-    spread = f" ± {result['test']['std']:.5f}" if result["test"]["std"] is not None else ""
-    auc = f", AUC {result['test']['auc']:.5f}" if result["test"].get("auc") is not None else ""
-    below = not_better(result["test"].get("normalized_entropy"))
+    winner, budget, test = result.winner, result.budget, result.test
+    spread = f" ± {result.test_std:.5f}" if result.test_std is not None else ""
+    if result.metric == "logloss":
+        auc = f", AUC {test['auc']:.5f}" if test.get("auc") is not None else ""
+        outcome = f"test log loss {test['logloss']:.5f}{spread}{auc} (validation, which chose it: {result.valid['logloss']:.5f})"
+        below = not_better(test.get("normalized_entropy"))
+    else:
+        outcome = f"test accuracy {test['accuracy']:.2f} %{spread} (validation, which chose it: {result.valid['accuracy']:.2f} %)"
+        below = None
     lines = [
-        f"best: {best['key']}, {best['params']:,} parameters, {best['macs']:,} multiply-adds per row",
-        f"test log loss {result['test']['logloss']:.5f}{spread}{auc} (validation, which chose it: {result['valid']['logloss']:.5f})",
+        f"best: {winner.text or winner.key}, {winner.cost['params']:,.0f} parameters, {winner.cost['macs']:,.0f} multiply-adds",
+        outcome,
         *([f"warning: the winner is {below}"] if below else []),
-        f"candidate {best['index'] + 1} of {budgets['proposed']:,} proposed ({budgets['scored']:,} scored, "
-        f"{budgets['trained']} trained from scratch); before that it had {_place(result)}",
-        "time: " + ", ".join(f"{name} {duration(spent)}" for name, spent in seconds.items()),
+        f"candidate {winner.index + 1} of {budget.proposed:,} proposed ({budget.scored:,} scored, "
+        f"{budget.trained} trained from scratch); before that it had {_place(result)}",
+        "time: " + ", ".join(f"{name} {duration(spent)}" for name, spent in result.seconds.items()),
     ]
     return "\n".join(lines)
 
 
-def _place(result: dict[str, Any]) -> str:
+def _place(result: SearchResult) -> str:
     """Where it stood before any was trained, and by what: one score, a vote, or a front of compromises."""
-    values, budgets = result["best"]["values"], result["budgets"]
-    place = f"place {result['best']['rank'] + 1} of {budgets['scored'] - budgets['failed']:,}"
+    values, budget = result.winner.values or {}, result.budget
+    place = f"place {result.winner.rank + 1} of {budget.scored - budget.failed:,}"
     if len(values) == 1:
         ((goal, value),) = values.items()
         return f"{place} by {goal} ({value:.5g})"
-    joined = "by vote" if result.get("combine") == "vote" else "on the front"
+    joined = "by vote" if result.combine == "vote" else "on the front"
     return f"{place} {joined} of {', '.join(values)}"
 
 
-def _accuracies(result: dict[str, Any]) -> str:
+def accuracies(result: SearchResult) -> str:
+    """Test accuracies by data set, each with the best there is where that is known."""
+    best = result.best_possible
     return ", ".join(
-        f"{name} {value:.2f}" + (f" (of {result['best_possible'][name]:.2f})" if name in result["best_possible"] else "")
-        for name, value in result["test_accuracy"].items()
+        f"{name} {value:.2f}" + (f" (of {best[name]:.2f})" if best.get(name) is not None else "")
+        for name, value in result.test.items()
         if value is not None
     )
 
 
-def _of_a_supernet(result: dict[str, Any]) -> str:
-    best, budgets = result["best"], result["budgets"]
-    lines = [f"chosen: {best['arch']}, {best['params']:,} parameters, {best['macs']:,} multiply-adds"]
-    if test := _accuracies(result):
+def _of_a_supernet(result: SearchResult) -> str:
+    winner = result.winner
+    lines = [
+        f"chosen: {winner.text or winner.arch}, {winner.cost['params']:,.0f} parameters, "
+        f"{winner.cost['macs']:,.0f} multiply-adds"
+    ]
+    if test := accuracies(result):
         lines.append(f"test accuracy in percent, from the table: {test}; no accuracy was looked at before")
-    lines.append(f"{result['method']}, {budgets['steps']:,} steps in {duration(sum(result['seconds'].values()))}")
-    return "\n".join(lines)
+    spent = duration(sum(result.seconds.values()))
+    return "\n".join([*lines, f"{result.method}, {result.budget.steps:,} steps in {spent}"])
 
 
-def _of_a_table(result: dict[str, Any]) -> str:
-    best, budgets = result["best"], result["budgets"]
-    test = _accuracies(result)
+def _of_a_table(result: SearchResult) -> str:
+    winner, budget = result.winner, result.budget
     return "\n".join(
         [
-            f"best: {best['arch']}, {best['params']:,} parameters",
-            f"test accuracy in percent: {test} (validation, which chose it: {result['valid_accuracy']:.2f})",
-            f"query {best['index'] + 1} of {budgets['scored']:,}, which stand for {budgets['epochs']:,} epochs of training",
+            f"best: {winner.text}, {winner.cost['params']:,.0f} parameters",
+            f"test accuracy in percent: {accuracies(result)} (validation, which chose it: {result.valid['accuracy']:.2f})",
+            f"query {winner.index + 1} of {budget.scored:,}, which stand for {budget.epochs:,.0f} epochs of training",
         ]
     )

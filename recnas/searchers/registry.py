@@ -1,9 +1,9 @@
-"""Searchers by name. To add one: write its file, add it to `_SEARCHERS`."""
+"""Searchers by name. To add one: write its file with its settings, add it to `_LISTED`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field
 
@@ -20,16 +20,20 @@ from recnas.searchers.pool import PoolScores
 from recnas.searchers.random_search import RandomSearch
 from recnas.searchers.rank_pool import RankPool
 from recnas.searchers.reinforce import Reinforce
+from recnas.searchers.settings import SearcherSettings
 from recnas.space.base import Space, nearest_name
 
 _LISTED: tuple[type[Searcher[Any]], ...] = (Evolution, RandomSearch, LocalSearch, Hnas, RankPool, Reinforce, Bohb)
 _SEARCHERS: dict[str, type[Searcher[Any]]] = {cls.name: cls for cls in _LISTED}
 
 # The settings of any searcher, told apart by `method`: what the section `search` of a config may hold.
-AnySearcher = Annotated[
-    Union[tuple(cls.settings_class for cls in _LISTED)],  # type: ignore[valid-type]  # noqa: UP007
-    Field(discriminator="method"),
-]
+if TYPE_CHECKING:
+    AnySearcher = SearcherSettings
+else:
+    AnySearcher = Annotated[
+        Union[tuple(cls.settings_class for cls in _LISTED)],  # noqa: UP007
+        Field(discriminator="method"),
+    ]
 
 
 def searcher_names() -> tuple[str, ...]:
@@ -53,7 +57,7 @@ def get_searcher(
 ) -> Searcher[Any]:
     """The searcher called `name`, ready to ask; see `recnas.searchers.base`.
 
-    `pool_scores` goes to those that rank a pool before they propose (`hnas`, `top`); the others need none.
+    `pool_scores` goes to those that rank a pool before they propose (`hnas`, `rank-pool`); the others need none.
     """
     cls = _find(name)
     if not isinstance(settings, Settings):

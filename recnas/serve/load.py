@@ -31,10 +31,10 @@ from recnas.config import check_settings, nearest
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import DataError, RunError
-from recnas.jobs.compare.work import slug
 from recnas.model.embeddings import RowMap, TableReader
 from recnas.model.nasrec.subnet import Subnet
 from recnas.runs.folder import RunDir
+from recnas.runs.layout import file_name
 from recnas.space.nasrec.json import from_dict
 from recnas.train.checkpoint import Checkpoint, load_latest
 from recnas.train.settings import TrainSettings
@@ -189,7 +189,7 @@ def _compared(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> _P
     _check_names(run, names, 1)
     kept: dict[str, list[dict[str, Any]]] = {}
     for event in run.ledger.read():
-        folder = run.path / "models" / f"{slug(str(event.get('id')))}-seed-{event.get('seed')}"
+        folder = run.path / "models" / f"{file_name(str(event.get('id')))}-seed-{event.get('seed')}"
         if event.get("event") == "seed" and "failed" not in event and (folder / "model.json").exists():
             kept.setdefault(event["id"], []).append({**event, "folder": folder})
     if not kept:
@@ -210,7 +210,7 @@ def _compared(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> _P
     folder = event.pop("folder")
     made_from = json.loads((folder / "model.json").read_text())
     settings = check_settings(TrainSettings, made_from["settings"], str(folder / "model.json"))
-    if made_from["model"]["kind"] == "arch":
+    if made_from["model"]["kind"] == "architecture":
         described = made_from["model"]["arch"]
         network: nn.Module = Subnet(from_dict(described), net_shape(schema(), settings))
     else:
@@ -312,12 +312,12 @@ def _check_names(run: RunDir, names: list[str], models: int) -> None:
 
 
 def _winner(run: RunDir) -> RunDir:
-    if not (run.path / "result.json").exists() or not (run.path / "best" / "result.json").exists():
+    if not (run.path / "result.json").exists() or not (run.path / "winner" / "result.json").exists():
         raise RunError(
             f"The search in {run.path} is not finished: its winner has no trained weights yet.",
             f"Continue it: recnas search --resume {run.path}",
         )
-    return RunDir.open(run.path / "best")
+    return RunDir.open(run.path / "winner")
 
 
 def _choose(where: str, events: list[dict[str, Any]], wanted: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from recnas.errors import RunError, SpaceError
 from recnas.runs.folder import RunDir
+from recnas.runs.layout import WINNER_FILE
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.json import from_dict, load_arch
 
@@ -40,9 +41,9 @@ def _of_run(run: RunDir, which: str) -> NasrecArch:
             f"Name a search, a training or a file: {FORMS}.",
         )
     if which == "best":
-        if not (run.path / "best.json").exists():
+        if not (run.path / WINNER_FILE).exists():
             raise RunError(f"{run.path} has no winner yet.", f"Continue it: recnas search --resume {run.path}")
-        return load_arch(run.path / "best.json")
+        return load_arch(run.path / WINNER_FILE)
     candidates = [event for event in run.ledger.read() if event.get("event") == "candidate"]
     for event in candidates:
         if which.isdigit() and event.get("index") == int(which) - 1 and "arch" in event:

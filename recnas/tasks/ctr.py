@@ -98,9 +98,9 @@ class CtrTask(Task):
     def evaluator(self, run: RunDir) -> Work:
         config = self.config
         if config.evaluator == "training":
-            query, folder = config.query_training, str(run.path / "queries")
+            query, queries = config.query_training, str(run.path / "queries")
             work = TrainWork(
-                config.data, config.space, query.train, query.rows, query.valid_rows, ("valid",), folder
+                config.data, config.space, query.train, query.rows, query.valid_rows, ("valid",), queries
             )
             return TrainingEvaluator(work, config.seed)
         if config.evaluator == "shared-weights":

@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 from recnas.errors import RunError
+from recnas.runs.records import Candidate, PhaseBegun, Record
 from recnas.searchers.base import Searcher
 from recnas.searchers.limits import Gate
 from recnas.searchers.objective import Objectives, dominates
@@ -69,7 +70,7 @@ class SearcherConformance:
         both = {"loss": 1 - alike[0], "gain": alike[1]}
         return {name: both[name] for name in objectives.names}
 
-    def step(self, searcher: Searcher[Any], proposal: Proposal[Any]) -> dict[str, Any]:
+    def step(self, searcher: Searcher[Any], proposal: Proposal[Any]) -> Candidate:
         """Score and tell one proposal; every seventh new one fails."""
         if proposal.known:
             return searcher.tell(proposal)
@@ -77,19 +78,19 @@ class SearcherConformance:
             return searcher.tell(proposal, failed="no gradient")
         return searcher.tell(proposal, self.values(proposal.arch, searcher.objectives))
 
-    def run(self, searcher: Searcher[Any], lines: int | None = None) -> list[dict[str, Any]]:
-        """Ledger lines of the next `lines` candidates, or of all that are left, as a file would hold them."""
-        events: list[dict[str, Any]] = []
+    def run(self, searcher: Searcher[Any], lines: int | None = None) -> list[Candidate]:
+        """Records of the next `lines` candidates, or of all that are left, as a file gives them back."""
+        events: list[Candidate] = []
         while not searcher.done and (lines is None or len(events) < lines):
             events.append(self.step(searcher, searcher.ask()))
-        return json.loads(json.dumps(events, allow_nan=False))
+        return [Candidate.model_validate(json.loads(json.dumps(event.to_json()))) for event in events]
 
     # The promises
 
     def test_makes_as_many_proposals_as_it_says(self) -> None:
         searcher = self.searcher()
         events = self.run(searcher)
-        assert [event["index"] for event in events] == list(range(searcher.total))
+        assert [event.index for event in events] == list(range(searcher.total))
         assert searcher.done
         assert searcher.ask_batch() == []
         with pytest.raises(RuntimeError, match="over"):
@@ -113,7 +114,7 @@ class SearcherConformance:
         searcher, events = self.searcher(), []
         while batch := searcher.ask_batch():
             events += [self.step(searcher, proposal) for proposal in batch]
-        assert json.loads(json.dumps(events)) == self.run(self.searcher())
+        assert events == self.run(self.searcher())
 
     def test_batches_do_not_depend_on_values_told_within_them(self) -> None:
         """Otherwise the number of workers would change the result."""
@@ -127,8 +128,8 @@ class SearcherConformance:
         whole = self.run(self.searcher())
         for cut in range(len(whole) + 1):
             searcher = self.searcher()
-            noise: list[dict[str, Any]] = [{"event": "warm-up"}]
-            assert searcher.replay(noise + whole[:cut]) == cut
+            noise: list[Record] = [PhaseBegun(name="warmup", at=0.0)]
+            assert searcher.replay([*noise, *whole[:cut]]) == cut
             assert self.run(searcher, lines=12) == whole[cut : cut + 12], f"differs after a cut at {cut}"
 
     def test_ten_and_ten_are_twenty(self) -> None:
@@ -200,7 +201,7 @@ class SearcherConformance:
             )
 
         events = self.run(build())
-        assert any("measured" in event for event in events)
+        assert any(event.measured for event in events)
         for cut in (1, len(events) // 2, len(events)):
             assert build().replay(events[:cut]) == cut
 

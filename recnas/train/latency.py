@@ -51,7 +51,8 @@ def answer_times(
             embedded = torch.randn(size, n_sparse, width, generator=generator)
             for _ in range(3):
                 network(dense, embedded)
-            times[size] = some = []
+            some: list[float] = []
+            times[size] = some
             end = time.perf_counter() + seconds
             while len(some) < least or time.perf_counter() < end:
                 started = time.perf_counter()

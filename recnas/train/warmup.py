@@ -49,19 +49,19 @@ def warmup(config: WarmupConfig, out: Path | str, progress: Progress | None = No
     progress = progress or Progress(quiet=True)
     data = PreparedData.open(config.data)
     ranks = current_ranks()
-    ranks.check_batch(config.train.batch_size, "train.batch_size")
+    ranks.check_batch(config.supernet.batch_size, "supernet.batch_size")
     check_same_data(data)
-    device = choose_device(config.train)
-    with written_run(out, "warmup", data, config.train.threads, config=config.model_dump(mode="json")) as run:
+    device = choose_device(config.supernet)
+    with written_run(out, "warmup", data, config.supernet.threads, config=config.model_dump(mode="json")) as run:
         started = time.monotonic()
         supernet, embeddings, steps = _warm(config, data, run, device, progress)
         seconds = time.monotonic() - started
         checked = _check(config, data, run, supernet, embeddings, device, progress)
         result = {
-            "share": config.warmup.share,
+            "share": config.warmup.data_share,
             "steps": steps,
-            "rows": round(config.warmup.share * data.rows("train")),
-            "batch_size": _settings(config, round(config.warmup.share * data.rows("train"))).batch_size,
+            "rows": round(config.warmup.data_share * data.rows("train")),
+            "batch_size": _settings(config, round(config.warmup.data_share * data.rows("train"))).batch_size,
             "seconds": seconds,
             "valid_logloss_of_subnets": {
                 "archs": len(checked),
@@ -79,10 +79,10 @@ def _warm(
 ) -> tuple[Supernet, Embeddings, int]:
     space = make_ctr_space(config.space)
     supernet = Supernet(
-        space, net_shape(data.schema, config.train), torch.Generator().manual_seed(config.seed)
+        space, net_shape(data.schema, config.supernet), torch.Generator().manual_seed(config.seed)
     ).to(device)
-    embeddings = make_embeddings(data.schema, config.train, config.seed, device)
-    rows = round(config.warmup.share * data.rows("train"))
+    embeddings = make_embeddings(data.schema, config.supernet, config.seed, device)
+    rows = round(config.warmup.data_share * data.rows("train"))
     if rows == 0:  # zero-shot: the weights as they were drawn
         return supernet, embeddings, 0
     with torch.no_grad():
@@ -91,14 +91,14 @@ def _warm(
     loader = make_loader(data, train, config.seed, device, rows)
     steps = steps_of(loader, train)
     sampler = PathSampler(space, config.seed, steps, config.warmup.strategy, config.warmup.full_path_share)
-    trainer = new_trainer(SupernetPaths(supernet, sampler), embeddings, loader, train, device, steps, data)
+    trainer = new_trainer(SupernetPaths(supernet, sampler, config.supernet.head_lr_share), embeddings, loader, train, device, steps, data)
     train_with_checkpoints(trainer, run.path / "supernet", _made_from(data, supernet), progress, "warm up")
     return supernet, embeddings, steps
 
 
 def _settings(config: WarmupConfig, rows: int) -> TrainSettings:
-    size = config.warmup.batch_size(rows, config.train.batch_size)
-    return config.train.model_copy(update={"batch_size": size})
+    size = config.warmup.batch_size(rows, config.supernet.batch_size)
+    return config.supernet.model_copy(update={"batch_size": size})
 
 
 def _made_from(data: PreparedData, supernet: Supernet) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _check(
         if event is None:
             metrics = evaluate(
                 supernet.candidate(arch), embeddings, data, "valid",
-                batch_size=config.train.eval_batch_size, rows=config.check.rows, device=device,
+                batch_size=config.supernet.eval_batch_size, rows=config.check.rows, device=device,
             )  # fmt: skip
             event = {"event": "subnet", "key": arch.shared_key, "arch": to_dict(arch), "valid": metrics}
             if ranks.first:
@@ -145,13 +145,13 @@ def load_warmed(out: Path | str) -> tuple[Supernet, Embeddings, PreparedData, Wa
     data = PreparedData.open(run.data_path())
     run.check("warmup", data={"path": str(data.path), "fingerprint": data.fingerprint})
     config = WarmupConfig.model_validate(manifest["config"] | {"data": str(data.path)})
-    device = choose_device(config.train)
+    device = choose_device(config.supernet)
     supernet = Supernet(
         make_ctr_space(config.space),
-        net_shape(data.schema, config.train),
+        net_shape(data.schema, config.supernet),
         torch.Generator().manual_seed(config.seed),
     ).to(device)
-    embeddings = make_embeddings(data.schema, config.train, config.seed, device)
+    embeddings = make_embeddings(data.schema, config.supernet, config.seed, device)
     saved = load_latest(run.path / "supernet", _made_from(data, supernet))
     if saved is not None:
         storages = supernet.storages

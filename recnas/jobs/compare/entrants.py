@@ -6,10 +6,9 @@ import itertools
 import json
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -17,21 +16,14 @@ from torch import nn
 
 from recnas.baselines.base import Baseline, InputShape, start_tables
 from recnas.baselines.counts import count_macs, count_params
-from recnas.baselines.zoo import LEARNING_RATES, ZOO, build, find_name
+from recnas.baselines.zoo import LEARNING_RATES, ZOO, build
 from recnas.bench.other_models import OTHER_MODELS
-from recnas.config import nearest
-from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
-from recnas.errors import ConfigError, RecnasError
 from recnas.model.embeddings import Embeddings
 from recnas.model.nasrec.subnet import new_subnet
-from recnas.runs.folder import RunDir
-from recnas.runs.layout import RESULT, WINNER_FILE
 from recnas.seeds import stream
-from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.cost import count
-from recnas.space.nasrec.json import from_dict, to_dict
-from recnas.tasks.archs import named_arch
+from recnas.space.nasrec.json import from_dict
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import make_embeddings, net_shape
 
