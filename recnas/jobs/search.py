@@ -15,7 +15,7 @@ same.
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ def search_task(task: Task, out: Path | str, how: Execution | None = None) -> Se
     )
     task.warn(how)
     with run.locked(), computing_with(threads):
-        return _Search(task, run, how, threads).run()
+        return _Search(task, run, replace(how, threads=threads)).run()
 
 
 @dataclass
@@ -78,14 +78,13 @@ class _Search:
     task: Task
     folder: RunDir
     how: Execution
-    threads: int
 
     def run(self) -> SearchResult:
         task = self.task
         self.book = Book(self.folder, self.how.workers)
         if WARMUP in task.phases:
             with self.book.phase(WARMUP):
-                task.prepare(self.folder, self.how, self.threads)
+                task.prepare(self.folder, self.how)
         with self.book.phase(SEARCH):
             searcher = self._search()
         best = searcher.best(task.finalists)

@@ -94,8 +94,11 @@ class Task(ABC):
     def warn(self, how: Execution) -> None:  # noqa: B027 - nothing to say by default
         """Say what a user should know of the data before time is spent on them."""
 
-    def prepare(self, run: RunDir, how: Execution, threads: int) -> None:  # noqa: B027 - most have none
-        """The phase `warmup`, for tasks that have it; what is there already is not made again."""
+    def prepare(self, run: RunDir, how: Execution) -> None:  # noqa: B027 - most have none
+        """The phase `warmup`, for tasks that have it; what is there already is not made again.
+
+        Here and in `finish`, `how.threads` is the number of threads of the run.
+        """
 
     @abstractmethod
     def evaluator(self, run: RunDir) -> Work:
