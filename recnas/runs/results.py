@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from recnas.errors import RunError
 from recnas.runs.records import Metrics, Record
@@ -72,16 +72,16 @@ class Manifest(Record):
 
     model_config = ConfigDict(extra="ignore")
     kind: str
-    versions: dict[str, str] = {}
+    versions: dict[str, str] = Field(default_factory=dict)
     data: DataFacts | None = None
     threads: int | None = None
-    config: dict[str, Any] = {}  # settings of a search or a warm-up
-    settings: dict[str, Any] = {}  # of a training or a comparison
+    config: dict[str, Any] = Field(default_factory=dict)  # settings of a search or a warm-up
+    settings: dict[str, Any] = Field(default_factory=dict)  # of a training or a comparison
     # Of a search
     task: str | None = None
     phases: tuple[str, ...] = ()
-    objectives: dict[str, Direction] = {}
-    directions: dict[str, Direction] = {}  # of everything candidates are scored by, objectives or not
+    objectives: dict[str, Direction] = Field(default_factory=dict)
+    directions: dict[str, Direction] = Field(default_factory=dict)  # of everything candidates are scored by, objectives or not
     combine: str = "pareto"
     metric: MetricFacts = MetricFacts()
     proposals: int | None = None
@@ -109,8 +109,8 @@ class TrainResult(Record):
     params: int
     macs: int
     embedding_params: int
-    valid: dict[str, Spread] = {}
-    test: dict[str, Spread] = {}
+    valid: dict[str, Spread] = Field(default_factory=dict)
+    test: dict[str, Spread] = Field(default_factory=dict)
     worse_than_constant: bool = False
 
 
@@ -122,7 +122,7 @@ class WarmupResult(Record):
     steps: int
     batch_size: int
     seconds: float
-    valid_logloss_of_subnets: dict[str, float | None] = {}
+    valid_logloss_of_subnets: dict[str, float | None] = Field(default_factory=dict)
 
 
 class PairedDifference(Record):
@@ -184,4 +184,4 @@ class Leaderboard(Record):
     models: tuple[ComparedModel, ...]
     headline: Headline | None
     failed: dict[str, str]
-    skipped: dict[str, str] = {}
+    skipped: dict[str, str] = Field(default_factory=dict)

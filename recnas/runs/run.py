@@ -11,7 +11,15 @@ from typing import Any, Literal, TypeVar
 
 from recnas.runs.layout import PHASES
 from recnas.runs.records import Candidate, PhaseDone, Record, SearchResult, SeedTraining, Trained
-from recnas.runs.results import DataFacts, Leaderboard, Manifest, MetricFacts, Spread, TrainResult, WarmupResult
+from recnas.runs.results import (
+    DataFacts,
+    Leaderboard,
+    Manifest,
+    MetricFacts,
+    Spread,
+    TrainResult,
+    WarmupResult,
+)
 
 _, SEARCH, FINALISTS, _ = PHASES
 CTR = "ctr"
