@@ -7,12 +7,15 @@ nearest valid name. A settings class is a pydantic model that derives from `Sett
         share: float = 0.01
 
     settings = load_settings(Warmup, "my.yaml", ["share=0.1"])
+
+A file may start from another one and say only what differs: `base: other.yaml` (beside it) or the name of a
+shipped config, `base: synthetic/laptop`.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -20,6 +23,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from recnas.errors import ConfigError
+from recnas.resources import resource_dir
 
 S = TypeVar("S", bound="Settings")
 
@@ -42,7 +46,41 @@ def load_settings(cls: type[S], path: Path | str, overrides: Iterable[str] = ())
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
-    path = Path(path)
+    """A config file with everything it takes from its `base`."""
+    return _read_with_base(Path(path), ())
+
+
+def _read_with_base(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+    data = _read_one(path)
+    base = data.pop("base", None)
+    if base is None:
+        return data
+    if not isinstance(base, str):
+        raise ConfigError(f"{path}: base must be the name of a config.", "base: other.yaml, or base: synthetic/laptop")
+    there = path.parent / base
+    shipped = resource_dir("configs") / f"{base}.yaml"
+    if not there.is_file() and shipped.is_file():
+        there = shipped
+    chain = (*above, path.resolve())
+    if there.resolve() in chain:
+        raise ConfigError(f"{path} is its own base, through {there}.", "Take one `base:` line out.")
+    return merged(_read_with_base(there, chain), data)
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` over it, section by section. A section of another `method` replaces the whole one."""
+    result = dict(base)
+    for name, value in changes.items():
+        old = result.get(name)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            same = value.get("method", old.get("method")) == old.get("method")
+            result[name] = merged(old, value) if same else dict(value)
+        else:
+            result[name] = value
+    return result
+
+
+def _read_one(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -120,8 +158,16 @@ def _faults(source: str, lines: Sequence[str]) -> str:
 
 def _is_typed(fault: Any, keys: Sequence[str]) -> bool:
     """Whether a fault lies at, below or above a key that was typed; above: `a.b=1` where `a` cannot be so."""
-    path = ".".join(str(part) for part in fault["loc"])
+    path = ".".join(_typed_path(fault["loc"]))
     return any(path == key or path.startswith(f"{key}.") or (path and key.startswith(f"{path}.")) for key in keys)
+
+
+def _typed_path(loc: Sequence[Any]) -> list[str]:
+    """The keys a user types. Behind `search` pydantic names the method, which is a value and no key."""
+    parts = [str(part) for part in loc]
+    if len(parts) > 1 and parts[0] == "search":
+        del parts[1]
+    return parts
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -134,12 +180,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _fault_line(cls: type[BaseModel], fault: Any) -> str:
-    where = [str(part) for part in fault["loc"]]
+    where = _typed_path(fault["loc"])
     path = ".".join(where)
     if fault["type"] == "extra_forbidden":
         return f"unknown key {path!r}; {nearest(where[-1], _fields_at(cls, where[:-1]))}"
     if fault["type"] == "missing":
         return f"{path} is required"
+    if fault["type"] == "union_tag_invalid":
+        known = [name.strip(" '") for name in fault["ctx"]["expected_tags"].split(",")]
+        return f"{path}.method: there is no {fault['ctx']['tag']!r}; {nearest(fault['ctx']['tag'], known)}"
     message = fault["msg"].removeprefix("Value error, ")
     shown = repr(fault["input"])
     return (

@@ -104,13 +104,14 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, allow_nan=False))
 
 
-def table(rows: list[list[str]], header: list[str]) -> str:
-    """Columns padded to their widest cell; the first is left-aligned, the others right-aligned."""
+def table(rows: list[list[str]], header: list[str], left: bool = False) -> str:
+    """Columns padded to their widest cell; the first is left-aligned, the others right-aligned unless `left`."""
     every = [header, *rows]
     widths = [max(len(row[i]) for row in every) for i in range(len(header))]
 
     def line(row: list[str]) -> str:
-        cells = [row[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
+        pad = str.ljust if left else str.rjust
+        cells = [row[0].ljust(widths[0])] + [pad(cell, width) for cell, width in zip(row[1:], widths[1:])]
         return "  ".join(cells).rstrip()
 
     return "\n".join([line(header), "  ".join("-" * width for width in widths), *map(line, rows)])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-from recnas.config import nearest
+from recnas.config import Settings, nearest
 from recnas.errors import ConfigError
 from recnas.resources import resource_dir
 
@@ -23,16 +24,15 @@ def config_path(name: str) -> Path:
         return shipped
     if Path(name).suffix in (".yaml", ".yml"):
         return Path(name)
-    folder = resource_dir("configs")
-    raise missing_name(
-        "config",
-        name,
-        [str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.yaml")],
-        "recnas configs",
-    )
+    raise missing_name("config", name, shipped_configs(), "recnas configs")
 
 
 def copy_file(source: Path, target: str | None, usage: str) -> None:
+    write_new(source.read_text(encoding="utf-8"), target, usage)
+
+
+def write_new(text: str, target: str | None, usage: str) -> None:
+    """Write a file of the user's own; one that is there is left alone."""
     if target is None:
         raise ConfigError("Where should the copy go?", usage)
     path = Path(target)
@@ -41,5 +41,23 @@ def copy_file(source: Path, target: str | None, usage: str) -> None:
             f"{path} exists already; it is not overwritten.", "Give another name, or remove it first."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(source.read_text())
+    path.write_text(text, encoding="utf-8")
     print(f"wrote {path}")
+
+
+def shipped_configs() -> dict[str, Path]:
+    """Configs by name; what others only start from (base/) is none."""
+    folder = resource_dir("configs")
+    names = {str(path.relative_to(folder).with_suffix("")): path for path in sorted(folder.rglob("*.yaml"))}
+    return {name: path for name, path in names.items() if not name.startswith("base/")}
+
+
+def settings_class(data: Mapping[str, Any]) -> type[Settings]:
+    """What a config is for, by the sections it has."""
+    from recnas.jobs.correlate_cells import CellCorrelation
+    from recnas.tasks.registry import config_class
+    from recnas.train.settings import WarmupConfig
+
+    if set(data) <= set(WarmupConfig.model_fields):
+        return WarmupConfig
+    return config_class(data) if "search" in data else CellCorrelation

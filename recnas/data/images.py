@@ -108,7 +108,7 @@ def _where(known: Known, path: str | Path | None) -> Path:
         if Path(folder).is_file():
             raise DataError(
                 f"{FOLDER} is {folder}, a file; it must be a folder that has {known.name}/ in it.",
-                f"Give the file itself: images.path={folder}, or score.images_path={folder} where cells are scored.",
+                f"Give the file itself: images.path={folder}, or score.images.path={folder} where cells are scored.",
             )
         where = Path(folder) / known.name
     else:

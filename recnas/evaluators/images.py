@@ -62,7 +62,7 @@ class VisionProxyEvaluator:
             images = images.only(self.split.rows(len(images), "train"))
         batches = scoring_batches(images, settings.batch_size, settings.batches, settings.seed)
         space, sizes = self.space.make(), settings.sizes(self.network)
-        warmed = settings.warmup.share > 0
+        warmed = settings.warmup.data_share > 0
         proxies = get_proxies(settings.proxies, lambdas=Lambdas.for_case("vision", warmed=warmed))
 
         def call(described: dict[str, Any]) -> Evaluation:

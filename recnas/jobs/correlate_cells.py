@@ -112,7 +112,7 @@ def _correlate_shares(
     chosen = sample_cells(table, len(table) if config.cells is None else config.cells)
     first: dict[str, np.ndarray] = {}
     for share in dict.fromkeys(config.shares):
-        score = config.score.model_copy(update={"warmup": config.score.warmup.model_copy(update={"share": share})})
+        score = config.score.model_copy(update={"warmup": config.score.warmup.model_copy(update={"data_share": share})})
         one = config.model_copy(update={"shares": (), "score": score})
         folder = out / f"warm-{100 * share:g}"
         found = correlate_config(one, folder, how)

@@ -120,12 +120,12 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
         one_score = read * mean_macs * 2 / core * SCORE_FACTOR
     searching = together(one_score, total)
     if config.evaluator == "training":
-        short = config.query_training
-        rows = (min(short.rows, train_rows) if short.rows else train_rows) * short.train.epochs
-        judged = min(short.valid_rows or data.rows("valid"), data.rows("valid"))
+        query = config.query_training
+        rows = (min(query.rows, train_rows) if query.rows else train_rows) * query.train.epochs
+        judged = min(query.valid_rows or data.rows("valid"), data.rows("valid"))
         pool_passes = config.score.batches * config.score.batch_size
         searching = together(pool_passes * mean_macs * 2 * PASSES / core * SCORE_FACTOR, config.search.pool_size)
-        searching += together(training(rows, short.train.batch_size, mean_macs, mean_params, judged), total)
+        searching += together(training(rows, query.train.batch_size, mean_macs, mean_params, judged), total)
     final = config.final
     final_rows = (min(final.rows, train_rows) if final.rows else train_rows) * final.train.epochs
     one_final = training(final_rows, final.train.batch_size, mean_macs, mean_params, data.rows("valid"))

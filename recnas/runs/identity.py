@@ -57,7 +57,7 @@ def find_data(run: Path, facts: Mapping[str, Any]) -> Path:
 
 
 def differences(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """`final.top was 3, now 2` for every setting of `wanted` that is another one in `before`."""
+    """`final.candidates was 3, now 2` for every setting of `wanted` that is another one in `before`."""
     wanted = json.loads(json.dumps(dict(wanted)))
     lines = []
     for name, now in wanted.items():
@@ -89,7 +89,7 @@ def _leaves(path: str, was: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _line(path: str, was: Any, now: Any) -> str:
-    # Users type `final.top=2`; which part of the manifest it is kept in is ours to know.
+    # Users type `final.candidates=2`; which part of the manifest it is kept in is ours to know.
     name = path.removeprefix("config.").removeprefix("settings.")
     old, new = _shown(was), _shown(now)
     return f"{name} was {old}, now {new}" if max(len(old), len(new)) <= _LONGEST else f"{name} is another one"

@@ -126,7 +126,8 @@ class _Summary:
         }
         if self.metrics is not None and self.metrics.rows:
             measured = self.metrics.result()
-            found |= {name: measured[name] for name in ("click_rate", "logloss", "auc", "reasons")}
+            found |= {name: measured[name] for name in ("click_rate", "logloss", "auc")}
+            found["reasons"] = self.metrics.reasons()
             found["labelled"] = self.metrics.rows
             found["unlabelled"] = self.unlabelled
         return found

@@ -85,14 +85,14 @@ class ImageTraining(Sgd):
 
 
 class WarmNetwork(Sgd):
-    """How a network is trained before it is scored; a share of 0 leaves it as drawn.
+    """How a network is trained before it is scored; a data_share of 0 leaves it as drawn.
 
     SiGeo's comparison on NAS benchmarks warms each candidate on 10, 20 or 40 % of the training images (table 3
     of its paper), not a supernet; with which optimizer it does not say. Here: SGD with the benchmark's momentum
     and weight decay, and its learning rate scaled to batches of 64.
     """
 
-    share: float = Field(0.0, ge=0, le=1)  # of the images
+    data_share: float = Field(0.0, ge=0, le=1)  # of the images
     weight_decay: float = Field(5e-4, ge=0)
 
 
@@ -138,7 +138,7 @@ def warm_network(network: Any, images: ImageSet, settings: WarmNetwork, seed: in
     """
     import torch.nn.functional as F
 
-    if settings.share == 0:
+    if settings.data_share == 0:
         return []
     rows = warm_rows(len(images), settings, seed)
     params = dict(network.params)
@@ -159,10 +159,10 @@ def warm_network(network: Any, images: ImageSet, settings: WarmNetwork, seed: in
 
 def warm_rows(rows: int, settings: WarmNetwork, seed: int) -> np.ndarray:
     """Which images, in the order of the first pass."""
-    many = round(rows * settings.share)
+    many = round(rows * settings.data_share)
     if many < settings.batch_size:
         raise DataError(
-            f"{settings.share:.0%} of {rows} images are {many}, fewer than a batch of {settings.batch_size}.",
+            f"{settings.data_share:.0%} of {rows} images are {many}, fewer than a batch of {settings.batch_size}.",
             "Use a larger share, smaller batches (score.warmup.batch_size) or more images.",
         )
     return stream(seed, "warm-network").permutation(rows)[:many]

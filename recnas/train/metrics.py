@@ -6,7 +6,7 @@
     metrics.result()["auc"]
 
 Exact, not binned and not a mean over batches: AUC counts a tie between a click and a non-click as half, and
-equals scikit-learn's. Scores are kept as float32 in two heaps, clicks and non-clicks, so a row costs four
+equals scikit-learn's. Scores are kept as float32 in two buffers, clicks and non-clicks, so a row costs four
 bytes; beyond `memory_bytes` they move to a temporary file and are read back one range of values at a time.
 A number that cannot be computed (AUC of a split without clicks) is None, with the reason beside it.
 """
@@ -17,7 +17,7 @@ import math
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import torch
@@ -48,7 +48,7 @@ class Metrics:
         self.rows = self.clicks = 0
         self._loss = self._predicted = 0.0
         # By label: not clicked, clicked.
-        self._heaps = tuple(_Heap(max(1, memory_bytes // 8), folder) for _ in range(2))
+        self._buffers = tuple(_ScoreBuffer(max(1, memory_bytes // 8), folder) for _ in range(2))
 
     @torch.no_grad()
     def update(self, score: Tensor, label: Tensor) -> None:
@@ -80,12 +80,12 @@ class Metrics:
         self.rows += score.numel()
         self.clicks += int(clicked.sum())
         kept = score.float() + 0.0  # -0.0 becomes 0.0: equal scores have equal bits
-        self._heaps[0].add(kept[~clicked].numpy())
-        self._heaps[1].add(kept[clicked].numpy())
+        self._buffers[0].add(kept[~clicked].numpy())
+        self._buffers[1].add(kept[clicked].numpy())
 
-    def result(self) -> dict[str, Any]:
-        """Everything by name. `reasons` says why a value is None; it is empty in the usual case."""
-        found: dict[str, Any] = dict.fromkeys(
+    def result(self) -> dict[str, float | None]:
+        """Every number by name; None where it is not defined, and `reasons` says why."""
+        values: dict[str, float | None] = dict.fromkeys(
             (
                 "click_rate",
                 "logloss",
@@ -96,32 +96,33 @@ class Metrics:
                 "calibration_error",
             )
         )
-        reasons: dict[str, str] = {}
-        if self.rows == 0:
-            reasons = dict.fromkeys(found, "the split has no rows")
-        else:
-            rate = found["click_rate"] = self.clicks / self.rows
-            found["logloss"] = self._loss / self.rows
-            found["mean_prediction"] = self._predicted / self.rows
-            found["auc"], found["calibration_error"] = self._over_sorted_scores()
-            if self.clicks in (0, self.rows):
-                reason = f"all {self.rows} rows are {'clicks' if self.clicks else 'non-clicks'}"
-                reasons = {"auc": reason, "normalized_entropy": reason}
-            else:
+        if self.rows:
+            rate, loss = self.clicks / self.rows, self._loss / self.rows
+            values |= {"click_rate": rate, "logloss": loss, "mean_prediction": self._predicted / self.rows}
+            values["auc"], values["calibration_error"] = self._over_sorted_scores()
+            if 0 < self.clicks < self.rows:
                 entropy = -(rate * math.log(rate) + (1 - rate) * math.log1p(-rate))
-                found["normalized_entropy"] = found["logloss"] / entropy
+                values["normalized_entropy"] = loss / entropy
             if self.clicks:
-                found["calibration"] = self._predicted / self.clicks
-            else:
-                reasons["calibration"] = reasons["auc"]
-        return {"rows": self.rows, "clicks": self.clicks, **found, "reasons": reasons}
+                values["calibration"] = self._predicted / self.clicks
+        return {"rows": self.rows, "clicks": self.clicks, **values}
+
+    def reasons(self) -> dict[str, str]:
+        """Why numbers of `result` are None, by name; empty in the usual case."""
+        if self.rows == 0:
+            return dict.fromkeys([name for name in self.result() if name not in ("rows", "clicks")], "the split has no rows")
+        if 0 < self.clicks < self.rows:
+            return {}
+        reason = f"all {self.rows} rows are {'clicks' if self.clicks else 'non-clicks'}"
+        missing = ("auc", "normalized_entropy") if self.clicks else ("auc", "normalized_entropy", "calibration")
+        return dict.fromkeys(missing, reason)
 
     def _over_sorted_scores(self) -> tuple[float | None, float]:
         """AUC and expected calibration error, in one pass over distinct scores in rising order."""
         twice_won = 0  # pairs (click, non-click) ordered rightly, a tie as half, all times two: an integer
         below = 0  # non-clicks with a smaller score than any in this run
         error = _CalibrationError(self.rows, self.bins)
-        for values, misses, clicks in _runs(*self._heaps):
+        for values, misses, clicks in _runs(*self._buffers):
             before = below + np.cumsum(misses) - misses
             twice_won += int((clicks * (2 * before + misses)).sum())
             below += int(misses.sum())
@@ -156,7 +157,7 @@ class _CalibrationError:
         return float(self.sum + abs(self.gap))
 
 
-class _Heap:
+class _ScoreBuffer:
     """float32 scores in no order: in memory up to a limit, then in a temporary file."""
 
     def __init__(self, memory_bytes: int, folder: Path | None) -> None:
@@ -171,7 +172,7 @@ class _Heap:
         self._in_memory += len(scores)
         if self._in_memory > self.limit:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 - lives as long as the heap
+                self._file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 - lives as long as the buffer
             self._file.seek(0, 2)
             for part in self._parts:
                 part.tofile(self._file)
@@ -188,17 +189,17 @@ class _Heap:
         yield from self._parts
 
 
-def _runs(misses: _Heap, clicks: _Heap) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _runs(misses: _ScoreBuffer, clicks: _ScoreBuffer) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Distinct scores in rising order with their number of non-clicks and of clicks, range after range."""
     rows = misses.rows + clicks.rows
     at_a_time = min(max(_RANGE_ROWS[0], rows // _PASSES), _RANGE_ROWS[1])
     if rows <= at_a_time:
-        yield _count_sorted(*(np.sort(np.concatenate([*heap.parts(), _NONE])) for heap in (misses, clicks)))
+        yield _count_sorted(*(np.sort(np.concatenate([*buffer.parts(), _NONE])) for buffer in (misses, clicks)))
         return
     # Cut by the upper half of the bits, several neighbouring halves at a time.
     halves = np.zeros(_HALF, dtype=np.int64)
-    for heap in (misses, clicks):
-        for part in heap.parts():
+    for buffer in (misses, clicks):
+        for part in buffer.parts():
             halves += np.bincount(_ordered(part) >> 16, minlength=_HALF)
     start = 0
     while start < _HALF:
@@ -211,10 +212,10 @@ def _runs(misses: _Heap, clicks: _Heap) -> Iterator[tuple[np.ndarray, np.ndarray
             chosen = (
                 [
                     part[(keys >= start << 16) & (keys < stop << 16)]
-                    for part in heap.parts()
+                    for part in buffer.parts()
                     for keys in (_ordered(part),)
                 ]
-                for heap in (misses, clicks)
+                for buffer in (misses, clicks)
             )
             yield _count_sorted(*(np.sort(np.concatenate([*parts, _NONE])) for parts in chosen))
         start = stop
@@ -235,10 +236,10 @@ def _count_sorted(misses: np.ndarray, clicks: np.ndarray) -> tuple[np.ndarray, n
     return values, np.diff(ends, prepend=0) - n_clicks, n_clicks
 
 
-def _count_one_half(misses: _Heap, clicks: _Heap, half: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _count_one_half(misses: _ScoreBuffer, clicks: _ScoreBuffer, half: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     counts = np.zeros((2, _HALF), dtype=np.int64)
-    for row, heap in enumerate((misses, clicks)):
-        for part in heap.parts():
+    for row, buffer in enumerate((misses, clicks)):
+        for part in buffer.parts():
             keys = _ordered(part)
             counts[row] += np.bincount(keys[keys >> 16 == half] & (_HALF - 1), minlength=_HALF)
     present = np.flatnonzero(counts.any(0))

@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from recnas.config import check_settings
-from recnas.jobs.search_settings import SearchConfig
+from recnas.tasks.settings import CtrSearchConfig
 
 
-def small_search(data: Path | str, **changes: Any) -> SearchConfig:
+def small_search(data: Path | str, **changes: Any) -> CtrSearchConfig:
     settings: dict[str, Any] = {
         "data": str(data),
         "space": {"name": "nasrec-small", "blocks": 3},
-        "warmup": {"share": 0.05, "least_steps": 10},
+        "warmup": {"data_share": 0.05, "least_steps": 10},
         "score": {"batches": 2, "batch_size": 64},
-        "search": {"evolution": {"population": 6, "generations": 3, "children": 2, "tournament": 4}},
-        "final": {"top": 2, "rows": 2000},
+        "search": {"method": "evolution", "population": 6, "generations": 3, "children": 2, "tournament": 4},
+        "final": {"candidates": 2, "rows": 2000},
     }
-    return check_settings(SearchConfig, {**settings, **changes}, "the test")
+    return check_settings(CtrSearchConfig, {**settings, **changes}, "the test")
 
 
-def as_yaml(config: SearchConfig, path: Path) -> Path:
+def as_yaml(config: CtrSearchConfig, path: Path) -> Path:
     path.write_text(json.dumps(config.model_dump(mode="json")))  # JSON is YAML
     return path
 
@@ -30,6 +30,7 @@ def as_yaml(config: SearchConfig, path: Path) -> Path:
 def what_counts(run: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Ledger and result without what a clock says or how many workers there were."""
     lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    lines = [line for line in lines if line["event"] != "begin"]  # one more for every interruption
     for line in lines:
         line.pop("seconds", None)
         line.pop("workers", None)

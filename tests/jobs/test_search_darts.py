@@ -109,7 +109,7 @@ def test_what_cannot_work_is_said(tmp_path):
 
 def test_the_commands_search_resume_watch_and_report(tmp_path, capsys):
     run = str(tmp_path / "run")
-    small = ["images.rows=64", "images.side=8", "search.darts.epochs=2", "search.darts.batch_size=8", "space.supernet.width=8"]
+    small = ["images.rows=64", "images.side=8", "search.epochs=2", "search.batch_size=8", "space.supernet.width=8"]
     assert main(["search", "mlp/darts", "--out", run, "--quiet", *small]) == 0
     assert "darts, 8 steps" in capsys.readouterr().out
     assert main(["search", "--resume", run, "--quiet"]) == 0

@@ -127,8 +127,8 @@ def test_other_settings_or_images_are_refused(tmp_path):
 
 def test_the_commands_search_resume_watch_and_report(tmp_path, capsys):
     write_generated(tmp_path / "nb201.parquet", list(Nb201Space().every()))
-    small = ["images.name=generated", "images.rows=40", "images.side=8", "search.nasi.steps=3", "search.nasi.batch_size=8",
-             "search.nasi.nu_archs=2", "space.supernet.channels=2", "space.supernet.cells=1"]  # fmt: skip
+    small = ["images.name=generated", "images.rows=40", "images.side=8", "search.steps=3", "search.batch_size=8",
+             "search.nu_archs=2", "space.supernet.channels=2", "space.supernet.cells=1"]  # fmt: skip
     run = tmp_path / "run"
     assert main(["search", "nasbench201/nasi", "--out", str(run), "--quiet", f"table={tmp_path}", *small]) == 0
     said = capsys.readouterr().out

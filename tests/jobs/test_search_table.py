@@ -53,7 +53,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config(tables: Path, name: str, *overrides: str):
     extra = [f"scores={tables / 'scores.parquet'}"] if name in NEEDS_SCORES else []
-    small = {"hnas": ["search.hnas.pool=150"], "bohb": ["search.bohb.candidates=40", "search.bohb.draws=16"]}
+    small = {"hnas": ["search.pool=150"], "bohb": ["search.candidates=40", "search.draws=16"]}
     extra += small.get(name, [])
     return load_search(resource_dir("configs") / "nasbench201" / f"{name}.yaml", [f"table={tables}", *extra, *overrides])
 
@@ -99,7 +99,7 @@ def test_a_ledger_cut_anywhere_gives_the_same_end(tables, table, tmp_path, name)
 
 
 def test_long_looks_are_charged_and_decide(tables, table, tmp_path):
-    result = search_table(config(tables, "bohb", "query.levels=[12,200]", "search.bohb.candidates=40"), tmp_path, table=table)
+    result = search_table(config(tables, "bohb", "query.levels=[12,200]", "search.candidates=40"), tmp_path, table=table)
     lines = ledger(tmp_path)
     assert {line["arch"]["level"] for line in lines} == {0, 1}
     assert result["budgets"]["epochs"] == sum(line["epochs"] for line in lines if "same_as" not in line)
@@ -126,7 +126,7 @@ def test_another_table_or_another_setting_is_refused(tables, table, tmp_path):
 
 
 def test_the_commands_search_watch_resume_and_report(tables, tmp_path, capsys):
-    run, extra = str(tmp_path / "run"), [f"table={tables}", f"scores={tables / 'scores.parquet'}", "search.hnas.pool=150"]
+    run, extra = str(tmp_path / "run"), [f"table={tables}", f"scores={tables / 'scores.parquet'}", "search.pool=150"]
     assert main(["search", "nasbench201/hnas", "--out", run, "--quiet", *extra]) == 0
     said = capsys.readouterr().out
     assert "query" in said
@@ -154,7 +154,7 @@ def test_what_is_missing_is_said(tables, tmp_path, capsys, monkeypatch):
 
 
 def test_scoring_packing_and_correlating_are_one_chain(tables, tmp_path, capsys):
-    common = [f"table={tables}", "score.images=generated", "score.cells=1", "score.batch_size=8", "cells=12", "resamples=5"]
+    common = [f"table={tables}", "score.images.name=generated", "score.cells=1", "score.batch_size=8", "cells=12", "resamples=5"]
     for width, proxies in ((2, "[ntk_trace,ntk_cond,knas,params]"), (3, "[ntk_trace,naswot]")):
         args = ["correlate", "nasbench201/correlate", "--out", str(tmp_path / f"c{width}"), "--quiet", *common]
         assert main([*args, f"score.channels={width}", f"score.proxies={proxies}", "datasets=[cifar10]"]) == 0
@@ -194,7 +194,7 @@ def test_cells_of_other_tables_are_correlated_too(space, kind, epochs, tmp_path,
     accuracy = 90 + np.argsort(np.argsort(size)) / 10  # as good as large
     pq.write_table(pa.table({**named, f"val_{epochs}": accuracy}), tmp_path / "t.parquet")
     args = ["correlate", f"{space}/correlate", "--out", str(tmp_path / "run"), "--json", "--quiet", f"table={tmp_path}/t.parquet", f"epochs={epochs}"]
-    args += ["cells=8", "resamples=5", "score.images=generated", "score.batch_size=8", "score.channels=6", "score.cells=1", "pairs=[naswot,params]"]
+    args += ["cells=8", "resamples=5", "score.images.name=generated", "score.batch_size=8", "score.channels=6", "score.cells=1", "pairs=[naswot,params]"]
     assert main([*args, "score.proxies=[params,naswot,ntk_trace,ntk_cond]"]) == 0
     rows = {row["proxy"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
     assert rows["params@6"]["n"] == len(archs)
@@ -222,7 +222,7 @@ def test_a_slip_in_the_name_of_a_config_is_answered_with_the_nearest(capsys):
 
 
 def test_runs_that_overlap_or_hold_nothing_are_refused(tmp_path, tables):
-    args = ["correlate", "nasbench201/correlate", "--out", str(tmp_path / "c2"), "--quiet", f"table={tables}", "score.images=generated"]
+    args = ["correlate", "nasbench201/correlate", "--out", str(tmp_path / "c2"), "--quiet", f"table={tables}", "score.images.name=generated"]
     assert main([*args, "score.cells=1", "score.batch_size=8", "score.channels=2", "score.proxies=[params]", "cells=3", "resamples=0", "datasets=[cifar10]"]) == 0
     with pytest.raises(RunError, match="so does one before"):
         pack_scores([tmp_path / "c2", tmp_path / "c2"])
@@ -232,7 +232,7 @@ def test_runs_that_overlap_or_hold_nothing_are_refused(tmp_path, tables):
 
 
 def test_a_packed_table_takes_further_scores(tmp_path, tables, capsys):
-    args = ["correlate", "nasbench201/correlate", "--quiet", f"table={tables}", "score.images=generated", "score.cells=1", "score.batch_size=8",
+    args = ["correlate", "nasbench201/correlate", "--quiet", f"table={tables}", "score.images.name=generated", "score.cells=1", "score.batch_size=8",
             "score.channels=2", "resamples=0", "datasets=[cifar10]"]  # fmt: skip
     assert main([*args, "--out", str(tmp_path / "old"), "score.proxies=[params]", "cells=6"]) == 0
     assert main([*args, "--out", str(tmp_path / "new"), "score.proxies=[flops]", "cells=3"]) == 0

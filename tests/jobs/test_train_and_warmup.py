@@ -77,7 +77,7 @@ def test_train_faults_are_reported_together(criteo_data, arch_file: Path, tmp_pa
 def warm(criteo_data, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("warm") / "run"
     assert main(["warmup", "synthetic/warmup", "--out", str(out), "--quiet", f"data={criteo_data.path}", "space.blocks=2",
-                 "warmup.share=0.3", "check.archs=3", "check.rows=1000", "train.lr=0.03"]) == 0  # fmt: skip
+                 "warmup.data_share=0.3", "check.archs=3", "check.rows=1000", "train.lr=0.03"]) == 0  # fmt: skip
     return out
 
 
@@ -106,7 +106,7 @@ def test_zero_share_is_the_initial_supernet(criteo_data, tmp_path: Path):
                 "--quiet",
                 f"data={criteo_data.path}",
                 "space.blocks=2",
-                "warmup.share=0",
+                "warmup.data_share=0",
                 "check.archs=1",
                 "check.rows=100",
             ]

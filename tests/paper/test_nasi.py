@@ -103,8 +103,8 @@ def run(kind: Runs, seed: int, folder: Path) -> list[dict[str, Any]]:
     """The ledger of one search."""
     steps = max(kind.lengths.values())
     out = folder / f"nasi-{kind.estimator}-c{kind.channels}-{steps}-{seed}"
-    overrides = [f"seed={seed}", f"space.supernet.channels={kind.channels}", f"search.nasi.steps={steps}", f"search.nasi.mu={MU}",
-                 "search.nasi.nu=mean", "search.nasi.scale=largest", f"search.nasi.estimator={kind.estimator}",
+    overrides = [f"seed={seed}", f"space.supernet.channels={kind.channels}", f"search.steps={steps}", f"search.mu={MU}",
+                 "search.nu=mean", "search.scale=largest", f"search.estimator={kind.estimator}",
                  f"table={TABLE}", f"images.path={IMAGES}"]  # fmt: skip
     config = load_search(ROOT / "configs" / "nasbench201" / "nasi.yaml", overrides)
     assert isinstance(config, NasiConfig)

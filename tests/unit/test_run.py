@@ -113,7 +113,7 @@ def test_one_changed_setting_is_named_with_both_values_and_nothing_else(tmp_path
     changed = {**config, "final": {"top": 2, "train": {"lr": 0.1, "checkpoint_seconds": 60}}}
     with pytest.raises(RunError) as caught:
         RunDir.create(tmp_path / "r", "search", config=changed)
-    assert caught.value.what == f"{tmp_path / 'r'} holds another run: final.top was 3, now 2."
+    assert caught.value.what == f"{tmp_path / 'r'} holds another run: final.candidates was 3, now 2."
     moved = {**config, "data": "/elsewhere/ads", "final": {"top": 3, "train": {"lr": 0.1, "checkpoint_seconds": 5}}}
     RunDir.create(tmp_path / "r", "search", config=moved)  # neither changes a figure
     with pytest.raises(RunError, match=r"final\.extra was not there, now true"):

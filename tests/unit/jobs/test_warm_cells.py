@@ -87,7 +87,7 @@ def test_scores_use_the_lambdas_of_a_warmed_network(tmp_path: Path):
 def test_correlate_shows_every_level(tmp_path: Path, capsys):
     rng = np.random.default_rng(0)
     write_generated(tmp_path / "nb201.parquet", list({Nb201Space().sample(rng): None for _ in range(30)}))
-    args = ["correlate", "nasbench201/correlate-warm", "--out", str(tmp_path / "run"), "--quiet", f"table={tmp_path}", "score.images=generated",
+    args = ["correlate", "nasbench201/correlate-warm", "--out", str(tmp_path / "run"), "--quiet", f"table={tmp_path}", "score.images.name=generated",
             "score.cells=1", "score.channels=2", "score.batch_size=8", "score.batches=2", "cells=5", "resamples=20", "datasets=[cifar10]",
             "shares=[0,0.1]"]  # fmt: skip
     assert main(args) == 0

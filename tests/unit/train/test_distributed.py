@@ -92,7 +92,7 @@ def left(criteo_data, tmp_path_factory) -> Callable[[str], list[dict[str, Any]]]
     whole = {"scenario": "train", "data": data, "steps": STEPS}
     adagrad = {"scenario": "tables", "optimizer": "adagrad"}
     warm = ["warmup", "synthetic/warmup", "--out", str(folder / "warm"), "--quiet", "--json", f"data={data}", "space.blocks=2",
-            "warmup.share=0.02", "warmup.least_steps=10", "check.archs=2", "check.rows=300", "train.lr=0.03"]  # fmt: skip
+            "warmup.data_share=0.02", "warmup.least_steps=10", "check.archs=2", "check.rows=300", "train.lr=0.03"]  # fmt: skip
     jobs = [
         {"name": "table-wise", "world": 4, **adagrad, "sharding": "table-wise"},
         {"name": "column-wise", "world": 2, **adagrad, "sharding": "column-wise"},
@@ -381,7 +381,7 @@ def test_warmup_by_two_is_the_warmup_of_one(criteo_data, left, tmp_path: Path, c
     by_two = json.loads((left.folder / "warm.0.out").read_text())
     assert (left.folder / "warm.1.out").read_text() == ""  # only the first speaks
     argv = ["warmup", "synthetic/warmup", "--out", str(tmp_path / "warm"), "--quiet", "--json", f"data={criteo_data.path}",
-            "space.blocks=2", "warmup.share=0.02", "warmup.least_steps=10", "check.archs=2", "check.rows=300", "train.lr=0.03"]  # fmt: skip
+            "space.blocks=2", "warmup.data_share=0.02", "warmup.least_steps=10", "check.archs=2", "check.rows=300", "train.lr=0.03"]  # fmt: skip
     assert main(argv) == 0
     by_one = json.loads(capsys.readouterr().out)
     mean = "valid_logloss_of_subnets"
