@@ -78,8 +78,8 @@ def search_task(task: Task, out: Path | str, how: Execution | None = None) -> Se
 
 def _directions(task: Task) -> dict[str, str]:
     """Which way is better, of everything a candidate is scored by: a report must not load the proxies to know."""
-    own = {one.name: "max" if one.higher_is_better else "min" for one in get_proxies(task.proxies)}
-    return task.objectives.to_dict() | own
+    scored = get_proxies(task.proxies) if task.proxies else []
+    return task.objectives.to_dict() | {one.name: "max" if one.higher_is_better else "min" for one in scored}
 
 
 @dataclass

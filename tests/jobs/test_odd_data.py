@@ -18,8 +18,8 @@ import pytest
 from recnas.cli.main import main
 from recnas.config import check_settings
 from recnas.data.prepare import PrepareOptions, prepare
-from recnas.jobs.compare import compare
 from recnas.engines.execution import Execution
+from recnas.jobs.compare import compare
 from recnas.jobs.search import search
 from recnas.progress import Progress
 from recnas.report.content import make_report

@@ -13,8 +13,8 @@ from recnas.errors import RunError
 from recnas.report import data_info, facts, outcome_info
 from recnas.report.content import Lines, make_report
 from recnas.report.leaderboard import leaderboard
-from recnas.report.page import render
 from recnas.report.not_done import not_done
+from recnas.report.page import render
 from recnas.report.table import Column, Table, two_digits
 from recnas.report.verdict import verdict
 from recnas.runs.read import read_inputs, read_run
