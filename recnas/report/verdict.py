@@ -105,8 +105,8 @@ def _single(run: Run, result: SearchResult) -> str:
 def _single_by_accuracy(run: Run, result: SearchResult) -> str:
     if run.trainings_asked:
         return (
-            f"The winner of {run.label} has test accuracy {result.test['accuracy']:.2f} % on images kept apart, the best of "
-            f"{len(result.finalists)} finalists out of {result.budget.scored:,} candidates."
+            f"The winner of {run.label} has test accuracy {result.test['accuracy']:.2f} % on images kept apart; validation chose it "
+            f"from {len(result.finalists)} finalists out of {result.budget.scored:,} candidates."
         )
     shown = accuracies(result)
     if not shown:

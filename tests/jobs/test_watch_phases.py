@@ -208,6 +208,23 @@ def test_what_is_advised_can_be_typed(runs: Runs, tmp_path: Path, monkeypatch: p
     assert main(["draw", f"{runs.whole}:best", "-o", "winner.svg"]) == 0
 
 
+def test_networks_for_images_are_no_click_models(
+    runs: Runs, criteo_data: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    data, winner, out = str(criteo_data.path), f"{runs.whole}:best", str(tmp_path / "out")
+    if runs.name == "ctr":
+        return
+    for command in (
+        ["compare", "--data", data, "--models", "lr", winner, "--out", out],
+        ["train", winner, "--data", data, "--out", out],
+    ):
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert "its networks read images and predict no clicks" in said
+        assert f"recnas draw {winner} -o best.svg" in said
+        assert not Path(out).exists()
+
+
 def test_the_manifest_says_which_way_is_better(runs: Runs):
     """A report cannot ask the proxies: that would load torch."""
     manifest = json.loads((runs.whole / "manifest.json").read_text())

@@ -18,6 +18,7 @@ from recnas.report.page import render
 from recnas.report.table import Column, Table, two_digits
 from recnas.report.verdict import verdict
 from recnas.runs.read import read_inputs, read_run
+from recnas.runs.records import Record
 from tests.unit.report.small_runs import (
     FINGERPRINT,
     as_lines,
@@ -116,6 +117,43 @@ def test_rank_correlation_from_eight_networks_on(tmp_path: Path):
     (row,) = outcome_info.truth_summary(outcome_info.truth([read_run(run)])).rows
     assert (row["n"], row["spearman"], row["kendall"]) == (8, 1, 1)
     assert row["spearman_interval"] == [1, 1]
+
+
+def test_networks_for_images_are_judged_by_accuracy(tmp_path: Path):
+    """The higher the score the higher the accuracy; and one proxy that is better when low."""
+    lines: list[Record] = []
+    for index in range(9):
+        scores = {"sigeo": {"value": float(index)}, "ntk_cond": {"value": 100.0 - index}, "unheard": {"value": 1.0}}
+        lines.append(candidate(index, float(index), scores=scores))
+        lines.append(trained(index, [0.0])[0].model_copy(update={"valid": {"accuracy": 50.0 + index}}))
+    manifest = search_manifest("images", {"final": {"candidates": 9, "seeds": 1}}) | {
+        "task": "images",
+        "phases": ["search", "finalists", "winner"],
+        "directions": {"sigeo": "max", "ntk_cond": "min"},
+        "metric": {"name": "accuracy", "direction": "max"},
+    }
+    report = make_report([write_run(tmp_path / "i", manifest, lines)])
+    tables = {table.name: table for table in report.tables()}
+    assert [row["valid_accuracy"] for row in tables["trained"].rows] == [58.0 - n for n in range(9)]
+    assert {row["proxy"]: row["spearman"] for row in tables["truth_summary"].rows} == {"sigeo": 1, "ntk_cond": 1}
+    assert tables["front"].title == "Best at their cost"
+    assert len(tables["front"].rows) == 9  # more FLOPs, more accuracy
+    assert "Accuracy against cost" in [section.title for section in report.sections]
+    page = render(report, None)
+    assert "log loss" not in page
+    assert "FLOPs per image" in page
+
+
+def test_a_finalist_that_failed_is_listed_with_the_reason(tmp_path: Path):
+    run = write_search(tmp_path / "first")
+    broken = trained(0, [0.5])[0].model_copy(update={"valid": {}, "failed": "the loss is not finite"})
+    with open(run / "ledger.jsonl", "a") as file:
+        file.write(as_lines([broken]))
+    report = make_report([run])
+    rows = {table.name: table for table in report.tables()}["trained"].rows
+    assert [row["candidate"] for row in rows] == [6, 4, 2, 1]  # last
+    assert (rows[-1]["valid_logloss"], rows[-1]["failed"]) == (None, "the loss is not finite")
+    assert "the loss is not finite" in render(report, None)
 
 
 def test_correlations_from_a_file_join_the_summary(tmp_path: Path):
