@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from recnas.jobs.search_settings import SearchConfig
 
 from recnas.cli.main import main
 from recnas.config import check_settings

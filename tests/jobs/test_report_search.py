@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import yaml
-from recnas.jobs.search_settings import SearchConfig
 
 from recnas.config import check_settings
 from recnas.jobs.search import search
