@@ -15,13 +15,14 @@ from typing import Any, ClassVar, Literal
 from recnas.engines.base import Work
 from recnas.engines.execution import Execution
 from recnas.runs.folder import RunDir
+from recnas.runs.layout import PHASES
 from recnas.runs.records import Metrics
 from recnas.searchers.objective import Objectives
 from recnas.searchers.pool import PoolScores
 from recnas.searchers.settings import LimitSettings, SearcherSettings
 from recnas.space.base import Space
 
-WARMUP, SEARCH, FINALISTS, WINNER = "warmup", "search", "finalists", "winner"  # phases
+WARMUP, SEARCH, FINALISTS, WINNER = PHASES
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,11 @@ class Task(ABC):
     def measure(self, arch: Any) -> Mapping[str, float]:
         """What must be measured, such as latency; only asked for where a limit or an objective names it."""
         return {}
+
+    @property
+    def proxies(self) -> tuple[str, ...]:
+        """Names of the proxies that every candidate is scored by, objectives or not."""
+        return ()
 
     def plain(self, arch: Any) -> Any:
         """The architecture of a candidate, where candidates carry more than that."""

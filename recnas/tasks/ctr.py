@@ -55,6 +55,10 @@ class CtrTask(Task):
         return {"data": data_facts(self.data.path, self.data.fingerprint, out)}
 
     @property
+    def proxies(self) -> tuple[str, ...]:
+        return self.config.score.proxies if self.config.evaluator == "proxy" else ()
+
+    @property
     def fingerprint(self) -> str:
         return self.data.fingerprint
 

@@ -17,6 +17,7 @@ from recnas.engines.execution import Execution
 from recnas.errors import RunError
 from recnas.jobs.compare import compare
 from recnas.runs.folder import RunDir, write_json
+from recnas.runs.records import Budget, SearchResult, Winner
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
 from recnas.train.settings import TrainSettings
@@ -220,10 +221,14 @@ def test_kept_weights_give_the_kept_predictions(criteo_data, tmp_path: Path):
 def finished_search(path: Path, data, arch_file: Path) -> Path:
     """What `recnas search` leaves, as far as a comparison reads it."""
     settings = TrainSettings(layernorm=False).model_dump(mode="json")
-    RunDir.create(path, "search", config={"final": {"train": settings, "retrain_settings": None}},
+    RunDir.create(path, "search", task="ctr", config={"final": {"train": settings, "retrain_settings": None}},
                   data={"path": str(data.path), "fingerprint": data.fingerprint})  # fmt: skip
     shutil.copy(arch_file, path / "winner.json")
-    write_json(path / "result.json", {})
+    result = SearchResult(
+        task="ctr", method="random", metric="logloss", winner=Winner(key="k", index=0, arch={}), valid={}, test={},
+        objectives={"sigeo": "max"}, seeds={}, budget=Budget(proposed=1), seconds={}, data=data.fingerprint,
+    )  # fmt: skip
+    write_json(path / "result.json", result.to_json())
     return path
 
 

@@ -13,16 +13,18 @@ PACKAGE = Path(__file__).parents[2] / "recnas"
 
 # A file imports only from rows above its own, from its own row's folder, and from nothing else of recnas.
 ROWS: list[tuple[str, ...]] = [
-    ("errors", "resources", "progress", "machine"),
-    ("config", "files", "threads", "run_facts"),
-    ("run",),
+    ("errors", "resources", "progress", "machine", "seeds"),
+    ("config", "files", "threads"),
+    ("runs",),
     ("data.schema", "data.batch"),
     ("space",),
     ("data", "model.embeddings", "model.kernels", "model.observe"),
     ("model", "baselines", "theory"),
     ("train", "proxies"),
-    ("search", "engines"),
+    ("searchers", "engines"),
+    ("evaluators",),
     ("bench",),
+    ("tasks", "serve"),
     ("jobs",),
     ("report",),
     ("cli",),
@@ -71,12 +73,17 @@ def test_imports_point_upwards(path: Path):
         assert row < own_row or same_folder, f"{module} (row {own_row}) imports {imported} (row {row})"
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted((PACKAGE / "space").rglob("*.py")) + sorted((PACKAGE / "report").rglob("*.py")),
-    ids=lambda p: p.stem,
-)
-def test_spaces_and_reports_need_no_torch(path: Path):
+# A searcher sees values, never a network; those that go along gradients have a folder of their own.
+TORCH_FREE = [
+    path
+    for room in ("runs", "space", "searchers", "report")
+    for path in sorted((PACKAGE / room).rglob("*.py"))
+    if path.parent != PACKAGE / "searchers" / "gradient"
+]
+
+
+@pytest.mark.parametrize("path", TORCH_FREE, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_these_name_no_torch(path: Path):
     for node in ast.walk(ast.parse(path.read_text())):
         names = (
             [a.name for a in node.names]
@@ -94,6 +101,7 @@ def test_spaces_and_reports_need_no_torch(path: Path):
         "import recnas",
         "from recnas.cli.main import main; main(['--help'])",
         "import recnas.space.registry, recnas.space.nasrec.cost",
+        "import recnas.runs.read",
     ],
 )
 def test_these_load_no_torch(code: str):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recnas.jobs.cells import CellSettings, correlate_cells, sample_cells, score_cells
 
 from recnas.bench.nasbench201 import Nb201Table, write_generated
-from recnas.jobs.cells import CellSettings, correlate_cells, sample_cells, score_cells
 from recnas.space.nasbench201 import Nb201Space
 
 SETTINGS = CellSettings(proxies=("sigeo", "naswot", "params"), channels=2, cells=1, batches=2, batch_size=8)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from recnas.baselines.zoo import LEARNING_RATES, ZOO, check_model_settings
-from recnas.data.schema import Schema
 from recnas.bench.other_models import FLOORS
+from recnas.data.schema import Schema
 from recnas.jobs.compare.entrants import Entrant, build_entrant
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.cost import count

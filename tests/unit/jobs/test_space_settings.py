@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from recnas.jobs.settings import SpaceSettings, WarmupConfig, any_space, make_space
 
 from recnas.config import check_settings
 from recnas.errors import ConfigError
-from recnas.jobs.settings import SpaceSettings, WarmupConfig, any_space, make_space
 from recnas.space.registry import space_names
 
 

@@ -11,8 +11,8 @@ import torch
 from recnas.data.loader import BatchLoader
 from recnas.errors import DataError, RunError
 from recnas.jobs.compare import compare
-from recnas.serve.load import load_trained
 from recnas.runs.folder import RunDir, write_json
+from recnas.serve.load import load_trained
 from recnas.train.metrics import Metrics
 from recnas.train.settings import EmbeddingSettings, TrainSettings
 

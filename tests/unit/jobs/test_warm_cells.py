@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from recnas.jobs.cells import CellSettings, score_cells
+from recnas.train.warm_network import WarmCells, warm, warm_rows
 
 from recnas.bench.nasbench201 import write_generated
 from recnas.cli.main import main
 from recnas.data.images import generated_images
 from recnas.errors import DataError
-from recnas.jobs.cells import CellSettings, score_cells
-from recnas.train.warm_network import WarmCells, warm, warm_rows
 from recnas.model.blueprint import Network
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasbench201.arch import Nb201Arch
