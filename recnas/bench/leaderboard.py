@@ -13,8 +13,8 @@ from recnas.bench.bootstrap import Difference, RowSums, paired_bootstrap
 from recnas.bench.floor import NO_BETTER, is_below
 from recnas.runs.folder import write_atomic, write_json
 from recnas.runs.records import Metrics, ModelTraining
+from recnas.train.metrics import REPORTED
 
-METRICS = ("logloss", "auc", "normalized_entropy", "calibration")
 COSTS = ("params", "embedding_params", "macs", "train_rows")
 
 
@@ -59,7 +59,7 @@ def model_row(
 
 def _over_seeds(metrics: Sequence[Metrics]) -> dict[str, Any]:
     spreads: dict[str, Any] = {}
-    for name in METRICS:
+    for name in (metric.name for metric in REPORTED):
         values = [one[name] for one in metrics]
         known = [value for value in values if value is not None]
         if len(known) < len(values):
@@ -119,7 +119,7 @@ def write_board(folder: Path, board: dict[str, Any]) -> None:
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:
     """One model as columns."""
     found: dict[str, Any] = {"rank": row["rank"], "model": row["model"], "seeds": len(row["seeds"])}
-    for metric in METRICS:
+    for metric in (one.name for one in REPORTED):
         found[f"test_{metric}"] = row["test"][metric]["mean"]
         found[f"test_{metric}_std"] = row["test"][metric]["std"]
     for metric in ("logloss", "auc"):

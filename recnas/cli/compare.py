@@ -87,9 +87,9 @@ def _print(board: dict[str, Any], out: str) -> None:
     from recnas.runs.results import Leaderboard
 
     typed = Leaderboard.model_validate(board)
-    header = ["model", "log loss", "AUC", "NE", "calib.", f"vs {board['reference']}", "95 % interval", "verdict",
+    header = ["model", *(metric["title"] for metric in board["metrics"]), f"vs {board['reference']}", "95 % interval", "verdict",
               "params", "MFLOPs", "p50/p99 ms @1", "@512", "rows/s"]  # fmt: skip
-    print(table([_cells(row, board["reference"]) for row in board["models"]], header))
+    print(table([_cells(row, board["reference"], board["metrics"]) for row in board["models"]], header))
     if below := floor_lines(typed):
         print("warning:", " ".join(below))
     if said := headline(typed):
@@ -107,7 +107,7 @@ def _print(board: dict[str, Any], out: str) -> None:
     )
 
 
-def _cells(row: dict[str, Any], reference: str) -> list[str]:
+def _cells(row: dict[str, Any], reference: str, metrics: list[dict[str, Any]]) -> list[str]:
     def figure(metric: str, digits: int) -> str:
         found = row["test"][metric]
         if found["mean"] is None:
@@ -126,7 +126,7 @@ def _cells(row: dict[str, Any], reference: str) -> list[str]:
         return f"{latency[f'p50_ms_{size}']:.2f}/{latency[f'p99_ms_{size}']:.2f}" if latency else "-"
 
     return [
-        row["model"], figure("logloss", 5), figure("auc", 5), figure("normalized_entropy", 4), figure("calibration", 3),
+        row["model"], *(figure(metric["name"], metric["digits"]) for metric in metrics),
         delta, interval, verdict, f"{row['params']:,}", "-" if row["flops"] is None else f"{row['flops'] / 1e6:.2f}",
         times(1), times(512), "-" if row["rows_per_second"] is None else f"{row['rows_per_second']:,.0f}",
     ]  # fmt: skip

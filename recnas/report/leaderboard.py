@@ -8,11 +8,11 @@ from statistics import fmean, stdev
 from recnas.bench.floor import NO_BETTER
 from recnas.report.stats import mean_interval
 from recnas.report.table import Column, Row, Table
-from recnas.runs.records import Evaluated, SeedTraining
+from recnas.runs.records import Metrics, SeedTraining
 from recnas.runs.results import ComparedModel, Spread
 from recnas.runs.run import Run
 
-_METRICS = ("logloss", "auc", "normalized_entropy", "calibration")
+_SHOWN = ("logloss", "auc", "normalized_entropy", "calibration")  # columns of the page; others are in its CSV
 
 
 def leaderboard(runs: Sequence[Run]) -> Table:
@@ -95,9 +95,9 @@ def _with_seeds(row: ComparedModel, trainings: Sequence[SeedTraining]) -> Compar
     )
 
 
-def _joined(spreads: dict[str, Spread], more: Sequence[Evaluated]) -> dict[str, Spread]:
+def _joined(spreads: dict[str, Spread], more: Sequence[Metrics]) -> dict[str, Spread]:
     return {
-        metric: _spread([*spread.values, *(getattr(one, metric) for one in more)])
+        metric: _spread([*spread.values, *(one.get(metric) for one in more)])
         for metric, spread in spreads.items()
     }
 
@@ -130,7 +130,7 @@ def compared_row(run: Run, row: ComparedModel) -> Row:
 
 def _metric_cells(split: str, spreads: dict[str, Spread]) -> Row:
     found: Row = {}
-    for metric in _METRICS:
+    for metric in dict.fromkeys((*_SHOWN, *spreads)):
         spread = spreads.get(metric) or Spread(mean=None)
         found[f"{split}_{metric}"], found[f"{split}_{metric}_std"] = spread.mean, spread.std
     return found
@@ -169,7 +169,7 @@ def _judged(run: Run, row: Row) -> Row:
     if row["test_normalized_entropy"] is None or row["test_normalized_entropy"] >= 1:
         row["verdict"] = NO_BETTER
     row["interval"] = _listed(mean_interval(run.test_losses))
-    aucs = [one.test.auc for one in run.winner_trainings if one.test is not None and one.test.auc is not None]
+    aucs = [auc for one in run.winner_trainings if one.test and (auc := one.test.get("auc")) is not None]
     if len(aucs) > 1:
         row["test_auc_std"] = stdev(aucs)
     return row

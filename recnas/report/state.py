@@ -143,7 +143,7 @@ def _of_train(run: Run) -> Iterator[str]:
     yield f"trainings done: {len(seeds)}" + (f" (seed {', '.join(map(str, seeds))})" if seeds else "")
     if run.test_losses:
         tests = [training.test for training in run.winner_trainings if training.test is not None]
-        known = [test.normalized_entropy for test in tests if test.normalized_entropy is not None]
+        known = [value for test in tests if (value := test.get("normalized_entropy")) is not None]
         yield f"mean test log loss: {fmean(run.test_losses):.5f}{_warned(fmean(known) if known else None)}"
 
 

@@ -120,10 +120,11 @@ def _single_by_accuracy(run: Run, result: SearchResult) -> str:
 
 def _auc_spread(run: Run, auc: float) -> str:
     test = next((training.test for training in run.winner_trainings if training.test is not None), None)
-    interval = auc_interval(auc, test.clicks, test.rows - test.clicks) if test is not None else None
-    if test is None or interval is None:
+    rows, clicks = (int((test or {}).get(name) or 0) for name in ("rows", "clicks"))
+    interval = auc_interval(auc, clicks, rows - clicks) if rows else None
+    if interval is None:
         return ""
-    return f" (95 % interval {interval[0]:.5f} to {interval[1]:.5f} over {test.rows:,} test rows)"
+    return f" (95 % interval {interval[0]:.5f} to {interval[1]:.5f} over {rows:,} test rows)"
 
 
 def _several(done: Sequence[tuple[Run, SearchResult]]) -> str:

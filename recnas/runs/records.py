@@ -88,21 +88,6 @@ class Scored(Record):
     seconds: float = 0.0
 
 
-class Evaluated(Record):
-    """A trained click model on the rows of one split."""
-
-    rows: int
-    clicks: int
-    logloss: float | None = None
-    auc: float | None = None
-    normalized_entropy: float | None = None
-    calibration: float | None = None
-    calibration_error: float | None = None
-    click_rate: float | None = None
-    mean_prediction: float | None = None
-    reasons: dict[str, str] = {}  # why a metric is None
-
-
 class SeedTraining(Record):
     """One seed of a training run; a split that was not evaluated is None."""
 
@@ -110,8 +95,8 @@ class SeedTraining(Record):
     seed: int
     steps: int = 0
     train_curve: list[tuple[int, float]] = []
-    valid: Evaluated | None = None
-    test: Evaluated | None = None
+    valid: Metrics | None = None
+    test: Metrics | None = None
     seconds: float = 0.0
 
 
@@ -121,7 +106,7 @@ class CheckedSubnet(Record):
     event: Literal["subnet"] = "subnet"
     key: str
     arch: dict[str, Any]
-    valid: Evaluated
+    valid: Metrics
 
 
 class FinalTest(Record):

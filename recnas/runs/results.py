@@ -172,6 +172,14 @@ class Headline(Record):
     difference: PairedDifference
 
 
+class MetricColumn(Record):
+    """A metric that is reported, as tables show it."""
+
+    name: str
+    title: str
+    digits: int
+
+
 class Leaderboard(Record):
     """`leaderboard.json` of a comparison."""
 
@@ -180,6 +188,7 @@ class Leaderboard(Record):
     reference: str
     seeds: tuple[int, ...]
     tune: int
+    metrics: tuple[MetricColumn, ...] = ()
     guess: Metrics  # the constant guess: its click rate and test log loss
     models: tuple[ComparedModel, ...]
     headline: Headline | None

@@ -176,7 +176,7 @@ class Run:
     def test_losses(self) -> list[float]:
         """Test log losses of the winner's trainings, or of a training, one per seed."""
         tests = [training.test for training in self.winner_trainings if training.test is not None]
-        return [test.logloss for test in tests if test.logloss is not None]
+        return [loss for test in tests if (loss := test.get("logloss")) is not None]
 
     # Phases
 

@@ -17,7 +17,7 @@ import math
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +30,22 @@ _RANGE_ROWS = (2**19, 2**23)  # rows sorted at a time: what fits in cache, and n
 _PASSES = 16  # over the scores, before ranges grow
 _READ_ROWS = 2**20  # rows read from the temporary file at a time
 _HALF = 2**16  # values of one half of a float32's bits
+
+
+class Metric(NamedTuple):
+    """A number that comparisons and trainings report. To add one: a line in `REPORTED`, its value in `result`."""
+
+    name: str
+    title: str  # of a column
+    digits: int
+
+
+REPORTED = (
+    Metric("logloss", "log loss", 5),
+    Metric("auc", "AUC", 5),
+    Metric("normalized_entropy", "NE", 4),
+    Metric("calibration", "calib.", 3),
+)
 
 
 class Metrics:

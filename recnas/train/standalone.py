@@ -29,6 +29,7 @@ from recnas.space.nasrec.json import dump_arch, to_dict
 from recnas.train.distributed import current_ranks
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork
+from recnas.train.metrics import REPORTED
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import (
     check_same_data,
@@ -40,8 +41,6 @@ from recnas.train.setup import (
     train_with_checkpoints,
     written_run,
 )
-
-KEPT_METRICS = ("logloss", "auc", "normalized_entropy", "calibration")
 
 
 def train(
@@ -142,11 +141,11 @@ def _result(
         if split not in events[0]:
             continue
         summary[split] = {}
-        for metric in KEPT_METRICS:
-            values = [event[split][metric] for event in events if event[split][metric] is not None]
+        for metric in REPORTED:
+            values = [event[split][metric.name] for event in events if event[split][metric.name] is not None]
             if values:
                 deviation = statistics.stdev(values) if len(values) > 1 else None
-                summary[split][metric] = {
+                summary[split][metric.name] = {
                     "mean": statistics.fmean(values),
                     "std": deviation,
                     "values": values,

@@ -16,7 +16,7 @@ import pytest
 from recnas.cli.main import main
 from recnas.report.write import write_report
 from recnas.runs.read import read_run
-from recnas.runs.records import Candidate, Evaluated, PhaseDone, SeedTraining
+from recnas.runs.records import Candidate, PhaseDone, SeedTraining
 from recnas.runs.results import WarmupResult
 from tests.unit.report.small_runs import (
     as_lines,
@@ -177,7 +177,7 @@ def test_other_kinds_of_runs(tmp_path: Path):
     text, written = report(tmp_path, bench)
     assert "no verdict" in written["verdict"]
     assert 'id="fig-pareto"' in text
-    line = SeedTraining(seed=0, test=Evaluated(rows=100, clicks=20, logloss=0.5))
+    line = SeedTraining(seed=0, test={"rows": 100, "clicks": 20, "logloss": 0.5})
     train = write_run(tmp_path / "train", {"kind": "train"}, [line], result=train_result([0.5]))
     assert (
         "train reaches test log loss 0.50000 (one seed, no interval)" in report(tmp_path, train)[1]["verdict"]

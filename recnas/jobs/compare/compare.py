@@ -35,6 +35,7 @@ from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
 from recnas.runs.records import ModelLatency, ModelTraining, Record, read_lines
 from recnas.train.latency import latency_percentiles
+from recnas.train.metrics import REPORTED
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import NOT_THE_RESULT
 
@@ -199,6 +200,7 @@ class _Comparison:
             "seeds": list(seeds),
             "tune": tune,
             "guess": {"click_rate": train_rate, "logloss": guess.logloss},
+            "metrics": [metric._asdict() for metric in REPORTED],
             "models": ranked,
             "headline": headline(ranked, {e.id for e in self.entrants if e.searched}, sums),
             "failed": failed,

@@ -12,7 +12,6 @@ from typing import Any
 from recnas.runs.records import (
     Budget,
     Candidate,
-    Evaluated,
     PhaseDone,
     Record,
     SearchResult,
@@ -148,7 +147,7 @@ def write_search(
     write_run(path, manifest, ledger, result=result, winner=described)
     trainings = [
         SeedTraining(seed=seed, train_curve=[(10, 0.7), (20, 0.6 - seed / 100)],
-                     test=Evaluated(rows=1000, clicks=200, logloss=loss, auc=0.75))
+                     test={"rows": 1000, "clicks": 200, "logloss": loss, "auc": 0.75})
         for seed, loss in enumerate(losses)
     ]  # fmt: skip
     write_run(path / "winner", {"kind": "train", "settings": TRAINING, "on": "train"}, trainings)
