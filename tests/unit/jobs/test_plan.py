@@ -13,7 +13,7 @@ from recnas.cli.plan import ranges
 from recnas.errors import BackendMissing, ConfigError
 from recnas.jobs.gpu_plan import KEPT_FREE, Devices, DoesNotFit, ShardingForecast, plan
 from recnas.data.known_tables import KNOWN, known_tables
-from recnas.jobs.settings import SpaceSettings
+from recnas.space.settings import SpaceSettings
 from recnas.model.embeddings.fused import load_kernels
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.cost import count
@@ -156,7 +156,7 @@ def test_the_command_on_prepared_data_and_on_a_search_config(criteo_data, capsys
     assert main(["plan", "synthetic/warmup", *argv]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [table["column"] for table in found["tables"]] == [field.name for field in criteo_data.schema.sparse]
-    assert main(["plan", "criteo/sigeo-sub-one-shot", *argv, "train.batch_size=64"]) == 0
+    assert main(["plan", "criteo/sigeo-sub-one-shot", *argv, "supernet.batch_size=64"]) == 0
     assert json.loads(capsys.readouterr().out)["batch"] == 64
 
 
