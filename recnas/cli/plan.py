@@ -42,17 +42,17 @@ def run(args: argparse.Namespace) -> int:
     from recnas.data.known_tables import known_tables
     from recnas.data.prepared import PreparedData
     from recnas.jobs.gpu_plan import Devices, plan
-    from recnas.jobs.search_settings import SearchConfig
-    from recnas.jobs.settings import WarmupConfig
     from recnas.tasks.archs import named_arch
+    from recnas.tasks.settings import CtrSearchConfig
+    from recnas.train.settings import WarmupConfig
 
     path = config_path(args.config)
     folder, overrides = take_data(args.data, args.overrides)
-    config: WarmupConfig | SearchConfig
+    config: WarmupConfig | CtrSearchConfig
     if set(read_yaml(path)) <= set(WarmupConfig.model_fields):
         config = load_settings(WarmupConfig, path, overrides)
     else:
-        config = load_settings(SearchConfig, path, overrides)
+        config = load_settings(CtrSearchConfig, path, overrides)
     if args.tables:
         known = known_tables(args.tables)
         schema, source = known.schema(), known.source

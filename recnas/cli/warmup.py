@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
     from recnas.config import load_settings
-    from recnas.jobs.settings import WarmupConfig
     from recnas.progress import Progress, duration
     from recnas.train.distributed import join_ranks
+    from recnas.train.settings import WarmupConfig
     from recnas.train.warmup import warmup
 
     config = load_settings(WarmupConfig, config_path(args.config), with_data(args.data, args.overrides))

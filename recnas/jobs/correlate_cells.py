@@ -1,6 +1,6 @@
 """Score tables from runs that scored cells, and the correlations of everything in them with trained accuracies.
 
-    RUN/ledger.jsonl        one line per network (`recnas.jobs.cells`)
+    RUN/ledger.jsonl        one line per network (`recnas.jobs.score_cells`)
     RUN/correlation.json    `rows`, by proxy: Spearman, Kendall, intervals; then HNAS's guarantees
                             `pairs`: how far proxies agree with each other, if asked
                             With several warm-ups: `change`, Spearman less that at the first of them, and its interval
@@ -48,7 +48,7 @@ class GuaranteeSettings(Settings):
 
 
 class CellCorrelation(Settings):
-    """`recnas correlate CONFIG` for cells: score them (or read a score table), then lay them beside the accuracies."""
+    """`recnas correlate CONFIG` for cells: score them (or read a score table), then compare them with the accuracies."""
 
     space: CellSpace = CellSpace()
     table: str | None = None  # of trained cells; null: nb201.parquet in the folder RECNAS_TABLES names
@@ -59,7 +59,7 @@ class CellCorrelation(Settings):
     split: Split = "test"
     epochs: int = 200
     guarantee: GuaranteeSettings = GuaranteeSettings()
-    pairs: tuple[str, ...] = ()  # proxies to lay beside each other, two by two; those without scores are left out
+    pairs: tuple[str, ...] = ()  # proxies to compare with each other, two by two; those without scores are left out
     resamples: int = Field(100, ge=0)  # of the intervals
     shares: tuple[float, ...] = ()  # warm-ups to compare, each scored in a folder of its own; empty: score.warmup alone
 

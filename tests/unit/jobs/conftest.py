@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from recnas.train.standalone import train
 from recnas.space.nasrec import NasrecSpace
 from recnas.train.settings import EmbeddingSettings, TrainSettings
+from recnas.train.standalone import train
 
 SETTINGS = TrainSettings(batch_size=256, epochs=0.1, lr=0.03, threads=1, device="cpu")
 

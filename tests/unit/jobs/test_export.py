@@ -16,15 +16,15 @@ import torch
 from recnas.cli.main import main
 from recnas.data import serving
 from recnas.data.prepare import PrepareOptions, prepare
+from recnas.data.raw_encoder import RawEncoder
 from recnas.data.synthetic import generate
 from recnas.errors import BackendMissing, RunError
 from recnas.jobs.compare import compare
 from recnas.serve import program
 from recnas.serve.export import check_program, export
-from recnas.serve.program import ONNX_PACKAGES, check_format, read_program
-from recnas.serve.predict import predict
-from recnas.data.raw_encoder import RawEncoder
 from recnas.serve.load import load_trained
+from recnas.serve.predict import predict
+from recnas.serve.program import ONNX_PACKAGES, check_format, read_program
 from recnas.train.settings import EmbeddingSettings, TrainSettings
 
 has_onnx = all(importlib.util.find_spec(package) for package in ONNX_PACKAGES)

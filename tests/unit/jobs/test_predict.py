@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from recnas.cli.main import main
+from recnas.data import raw_encoder
 from recnas.data.prepare import PrepareOptions, prepare
 from recnas.data.prepared import PreparedData
+from recnas.data.raw_encoder import RawEncoder
 from recnas.data.split import SPLITS, RowsOfChunk, assign_split
 from recnas.data.synthetic import generate
 from recnas.errors import ConfigError, DataError
-from recnas.serve.predict import predict
-from recnas.data import raw_encoder
-from recnas.data.raw_encoder import RawEncoder
-from recnas.serve.load import load_trained
 from recnas.runs.folder import RunDir
+from recnas.serve.load import load_trained
+from recnas.serve.predict import predict
 
 
 def split_of_rows(data: PreparedData, rows: int) -> np.ndarray:

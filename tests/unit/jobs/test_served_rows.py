@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from recnas.data.prepare import PrepareOptions, prepare
 from recnas.data.prepared import PreparedData
+from recnas.data.raw_encoder import RawEncoder
 from recnas.data.serving import RowReader, Vocabularies
 from recnas.serve.manifest import describe_inputs, write_vocabularies
-from recnas.data.raw_encoder import RawEncoder
 
 COLUMNS = ["clicked", "price", "seen", "age", "city", "tag", "item", "hour"]
 INPUTS = (
