@@ -108,13 +108,13 @@ def test_an_error_closes_the_ledger(tmp_path: Path):
 
 
 def test_one_changed_setting_is_named_with_both_values_and_nothing_else(tmp_path: Path):
-    config = {"data": "ads", "final": {"top": 3, "train": {"lr": 0.1, "checkpoint_seconds": 60}}, "search": {"method": "random"}}
+    config = {"data": "ads", "final": {"candidates": 3, "train": {"lr": 0.1, "checkpoint_seconds": 60}}, "search": {"method": "random"}}
     RunDir.create(tmp_path / "r", "search", config=config)
-    changed = {**config, "final": {"top": 2, "train": {"lr": 0.1, "checkpoint_seconds": 60}}}
+    changed = {**config, "final": {"candidates": 2, "train": {"lr": 0.1, "checkpoint_seconds": 60}}}
     with pytest.raises(RunError) as caught:
         RunDir.create(tmp_path / "r", "search", config=changed)
     assert caught.value.what == f"{tmp_path / 'r'} holds another run: final.candidates was 3, now 2."
-    moved = {**config, "data": "/elsewhere/ads", "final": {"top": 3, "train": {"lr": 0.1, "checkpoint_seconds": 5}}}
+    moved = {**config, "data": "/elsewhere/ads", "final": {"candidates": 3, "train": {"lr": 0.1, "checkpoint_seconds": 5}}}
     RunDir.create(tmp_path / "r", "search", config=moved)  # neither changes a figure
     with pytest.raises(RunError, match=r"final\.extra was not there, now true"):
         RunDir.create(tmp_path / "r", "search", config={**config, "final": {**config["final"], "extra": True}})
