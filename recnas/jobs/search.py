@@ -257,6 +257,7 @@ class _Search:
             seconds=self.book.seconds,
             data=task.fingerprint,
             finalists=tuple(finalists),
+            extras=final.extras,
         )
 
 

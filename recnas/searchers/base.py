@@ -46,7 +46,7 @@ from recnas.runs.records import Candidate, Record
 from recnas.searchers.limits import Gate
 from recnas.searchers.objective import Objectives, fronts
 from recnas.searchers.proposal import Outcome, Proposal
-from recnas.seeds import stream
+from recnas.seeds import SEARCHER, stream
 from recnas.space.base import ArchT, Space
 
 _OTHER_LEDGER = "the ledger belongs to another search"
@@ -62,13 +62,12 @@ class Searcher(ABC, Generic[ArchT]):
     Args:
         space: where architectures come from.
         objectives: names and directions of the values that will be told.
-        seed: whole number from 0 up; with `stream` it fixes every random draw.
+        seed: whole number from 0 up; with `name` it fixes every random draw.
         redraws: how often a duplicate is drawn again before it is proposed as known.
         gate: limits that every proposal meets; none by default.
     """
 
     name: ClassVar[str]
-    stream: ClassVar[str]  # its own in `recnas.seeds`, so that equal seeds give unrelated draws
     settings_class: ClassVar[type[Settings]]
     ranks_a_pool: ClassVar[bool] = False  # whether it ranks a pool by training-free scores
 
@@ -83,7 +82,7 @@ class Searcher(ABC, Generic[ArchT]):
         self.space = space
         self.objectives = objectives
         self.gate = gate or Gate(space)
-        self.rng = stream(seed, self.stream)
+        self.rng = stream(seed, SEARCHER + self.name)
         self.history: list[Outcome[ArchT]] = []  # everything told, by index
         self._redraws = redraws
         self._made: list[Proposal[ArchT]] = []  # everything proposed, by index; `history` trails behind

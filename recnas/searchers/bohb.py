@@ -35,7 +35,6 @@ class Bohb(Searcher[ArchT]):
     """`settings` are explained in `BohbSettings`; give a `FidelitySpace` to have more than one level."""
 
     name = "bohb"
-    stream = "bohb"
     settings_class = BohbSettings
 
     def __init__(

@@ -39,7 +39,6 @@ class Evolution(Searcher[ArchT]):
     """Regularized evolution; `settings` are explained in `EvolutionSettings`."""
 
     name = "evolution"
-    stream = "evolution"
     settings_class = EvolutionSettings
 
     def __init__(

@@ -45,7 +45,6 @@ class Hnas(Searcher[ArchT]):
     """
 
     name = "hnas"
-    stream = "hnas"
     settings_class = HnasSettings
     ranks_a_pool = True
 

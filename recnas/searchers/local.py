@@ -27,7 +27,6 @@ class LocalSearch(Searcher[ArchT]):
     """Best-of-block climbing; `settings` are explained in `LocalSettings`."""
 
     name = "local"
-    stream = "local-search"
     settings_class = LocalSettings
 
     def __init__(

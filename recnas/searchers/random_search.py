@@ -16,7 +16,6 @@ class RandomSearch(Searcher[ArchT]):
     """Draws from the space within the limits; values change nothing."""
 
     name = "random"
-    stream = "random-search"
     settings_class = RandomSettings
 
     def __init__(

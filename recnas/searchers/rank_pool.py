@@ -24,7 +24,6 @@ class RankPool(Searcher[ArchT]):
     """Proposes the best of a pool in order; values told change nothing but the result."""
 
     name = "rank-pool"
-    stream = "rank-pool"
     settings_class = RankPoolSettings
     ranks_a_pool = True
 

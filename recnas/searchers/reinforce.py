@@ -27,7 +27,6 @@ class Reinforce(Searcher[ArchT]):
     """A categorical policy per decision; `settings` are explained in `ReinforceSettings`."""
 
     name = "reinforce"
-    stream = "reinforce"
     settings_class = ReinforceSettings
 
     def __init__(

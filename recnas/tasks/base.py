@@ -47,6 +47,7 @@ class Final:
     test_std: float | None = None
     valid: Metrics = field(default_factory=dict)  # where there was no finalist training to say it
     best_possible: Metrics = field(default_factory=dict)
+    extras: dict[str, Any] = field(default_factory=dict)
 
 
 class Task(ABC):

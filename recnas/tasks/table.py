@@ -106,7 +106,7 @@ class TableTask(Task):
     def finish(self, arch: Any, run: RunDir, how: Execution) -> Final:
         final = self.config.final
         test, best = test_accuracies(self.table, self.plain(arch), final.datasets, final.epochs)
-        return Final(test, best_possible=best)
+        return Final(test, best_possible=best, extras={"table_index": self.table.index_of(self.plain(arch))})
 
     def budget(self, scored: int, trained: int, candidates: list[Any]) -> dict[str, float]:
         epochs = sum(self.levels[arch.level if isinstance(arch, Rung) else 0] for arch in candidates)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from recnas.jobs.search_settings import SearchConfig
 
 from recnas.cli.main import main
 from recnas.config import check_settings
 from recnas.data.prepare import PrepareOptions, prepare
 from recnas.jobs.compare import compare
 from recnas.jobs.search import search
-from recnas.jobs.search_settings import SearchConfig
 from recnas.progress import Progress
 from recnas.report.content import make_report
 from recnas.report.state import describe, state_of

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import yaml
+from recnas.jobs.search_settings import SearchConfig
 
 from recnas.config import check_settings
 from recnas.jobs.search import search
-from recnas.jobs.search_settings import SearchConfig
 from recnas.report.content import make_report
 from recnas.report.draw import find_arch
 from recnas.report.write import write_report

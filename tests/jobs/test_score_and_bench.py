@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from recnas.jobs.settings import CheckSettings, SpaceSettings, WarmupConfig, WarmupShare
 
 from recnas.cli.main import main
 from recnas.errors import DataError, RunError, SpaceError
+from recnas.evaluators.proxy import ScoreSettings
 from recnas.jobs.bench import BenchSettings, bench_build
 from recnas.jobs.score import draw_archs, score_archs
-from recnas.evaluators.proxy import ScoreSettings
-from recnas.jobs.settings import CheckSettings, SpaceSettings, WarmupConfig, WarmupShare
 from recnas.train.warmup import load_warmed, warmup
 
 SPACE = SpaceSettings(blocks=3)

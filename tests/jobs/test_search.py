@@ -11,11 +11,11 @@ import pytest
 
 import recnas
 from recnas.cli.main import main
+from recnas.engines.execution import Execution
 from recnas.errors import ConfigError, RunError, SpaceError
+from recnas.evaluators.settings import ScoreSettings
 from recnas.jobs.forecast import Forecast, Phase, batches_of, check_fits, forecast
-from recnas.evaluators.proxy import ScoreSettings
 from recnas.jobs.search import search
-from recnas.space.nasrec.json import load_arch
 from recnas.progress import Progress
 from recnas.space.nasrec.json import load_arch
 from tests.jobs.search_helpers import as_yaml, small_search, what_counts
@@ -24,7 +24,7 @@ from tests.jobs.search_helpers import as_yaml, small_search, what_counts
 @pytest.fixture(scope="module")
 def finished(criteo_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("search") / "run"
-    search(small_search(criteo_data.path), out, workers=1)
+    search(small_search(criteo_data.path), out)
     return out
 
 
@@ -33,14 +33,14 @@ def test_a_search_leaves_everything_behind(finished: Path, criteo_data):
     lines = [json.loads(line) for line in (finished / "ledger.jsonl").read_text().splitlines()]
     candidates = [line for line in lines if line["event"] == "candidate"]
     trained = [line for line in lines if line["event"] == "trained"]
-    assert len(candidates) == 6 + 3 * 2 == result["budgets"]["proposed"]
+    assert len(candidates) == 6 + 3 * 2 == result["budget"]["proposed"]
     assert len(trained) == 2
-    assert [line["name"] for line in lines if line["event"] == "phase"] == ["warmup", "search", "top", "best"]
+    assert [line["name"] for line in lines if line["event"] == "phase"] == ["warmup", "search", "finalists", "winner"]
     # the trained ones are the best by score, and validation chose among them
-    best = sorted({line["key"]: line for line in candidates if line["values"]}.values(), key=lambda line: -line["values"]["sigeo"])
+    best = sorted({line["key"]: line for line in candidates if line.get("values")}.values(), key=lambda line: -line["values"]["sigeo"])
     assert {line["key"] for line in trained} == {line["key"] for line in best[:2]}
     winner = min(trained, key=lambda line: line["valid"]["logloss"])
-    assert result["best"]["key"] == winner["key"] == load_arch(finished / "best.json").key
+    assert result["winner"]["key"] == winner["key"] == load_arch(finished / "winner.json").key
     assert all("test" not in line for line in trained), "test was read before the choice was made"
     assert 0 < result["test"]["logloss"] < 2
     assert 0 < result["test"]["auc"] < 1
@@ -51,7 +51,7 @@ def test_a_search_leaves_everything_behind(finished: Path, criteo_data):
             assert line["cost"]["params"] > 0
 
 
-@pytest.mark.parametrize("keep", [0, 3, 9, 13, 15])
+@pytest.mark.parametrize("keep", [0, 4, 11, 16, 18])
 def test_a_ledger_cut_anywhere_gives_the_same_end(finished: Path, criteo_data, tmp_path: Path, keep: int):
     """What a crash leaves is a beginning of the ledger and of the folders; here the ledger is cut after `keep` lines."""
     out = tmp_path / "run"
@@ -59,16 +59,16 @@ def test_a_ledger_cut_anywhere_gives_the_same_end(finished: Path, criteo_data, t
     lines = (out / "ledger.jsonl").read_text().splitlines(keepends=True)
     (out / "ledger.jsonl").write_text("".join(lines[:keep]) + '{"event": "cand')
     (out / "result.json").unlink()
-    (out / "best.json").unlink()
-    shutil.rmtree(out / "best")
+    (out / "winner.json").unlink()
+    shutil.rmtree(out / "winner")
     if keep == 0:
         shutil.rmtree(out / "warmup")
-    search(small_search(criteo_data.path), out, workers=1)
+    search(small_search(criteo_data.path), out)
     assert what_counts(out) == what_counts(finished)
 
 
 def test_two_workers_give_the_same_ledger(finished: Path, criteo_data, tmp_path: Path):
-    search(small_search(criteo_data.path), tmp_path / "two", workers=2)
+    search(small_search(criteo_data.path), tmp_path / "two", Execution(workers=2))
     assert what_counts(tmp_path / "two") == what_counts(finished)
 
 
@@ -76,18 +76,18 @@ def test_the_python_api_mirrors_the_command(finished: Path):
     run = recnas.open_run(finished)
     table = run.table()
     assert len(table) == 12
-    assert {"index", "key", "sigeo", "params", "valid_logloss"} <= set(table.columns)
-    assert table.valid_logloss.notna().sum() >= 2
+    assert {"index", "key", "sigeo", "params", "finalist_logloss"} <= set(table.columns)
+    assert table.finalist_logloss.notna().sum() >= 2
     network = run.best.build()
-    assert sum(p.numel() for p in network.parameters()) == run.result["best"]["params"]
+    assert sum(p.numel() for p in network.parameters()) == run.result.winner.cost["params"]
 
 
 def test_several_objectives_give_a_front(criteo_data, tmp_path: Path):
     config = small_search(criteo_data.path, objectives={"sigeo": "max", "params": "min"}, limits={"params": 2e6})
-    result = search(config, tmp_path / "front", workers=1)
+    result = search(config, tmp_path / "front")
     lines = [json.loads(line) for line in (tmp_path / "front" / "ledger.jsonl").read_text().splitlines()]
-    by_key = {line["key"]: line["values"] for line in lines if line["event"] == "candidate" and line["values"]}
-    for key in result["front"]:
+    by_key = {line["key"]: line["values"] for line in lines if line["event"] == "candidate" and line.get("values")}
+    for key in result.front:
         mine = by_key[key]
         assert not any(v["sigeo"] >= mine["sigeo"] and v["params"] <= mine["params"] and v != mine for v in by_key.values())
     assert all(values["params"] <= 2e6 for values in by_key.values())
@@ -96,38 +96,38 @@ def test_several_objectives_give_a_front(criteo_data, tmp_path: Path):
 def test_one_shot_evaluator_and_random_search(criteo_data, tmp_path: Path):
     config = small_search(
         criteo_data.path,
-        evaluator="one-shot",
-        one_shot={"steps": 5, "batch_size": 64, "valid_rows": 500},
-        search={"method": "random", "random": {"candidates": 4}},
-        final={"top": 1, "rows": 1000, "retrain": "train+valid"},
+        evaluator="shared-weights",
+        shared_weights={"steps": 5, "batch_size": 64, "valid_rows": 500},
+        search={"method": "random", "candidates": 4},
+        final={"candidates": 1, "rows": 1000, "retrain_on": "train+valid"},
     )
-    result = search(config, tmp_path / "one", workers=1)
-    assert result["objectives"] == {"valid_logloss": "min"}
-    assert "valid_logloss" in result["best"]["values"]
-    assert result["test"]["logloss"] > 0
+    result = search(config, tmp_path / "one")
+    assert result.objectives == {"valid_logloss": "min"}
+    assert "valid_logloss" in result.winner.values
+    assert result.test["logloss"] > 0
 
 
 def test_zero_shot_needs_no_training(criteo_data, tmp_path: Path):
-    config = small_search(criteo_data.path, warmup={"share": 0}, search={"method": "local", "local": {"candidates": 4, "starts": 2, "block": 2}})
-    result = search(config, tmp_path / "zero", workers=1)
+    config = small_search(criteo_data.path, warmup={"data_share": 0}, search={"method": "local", "candidates": 4, "starts": 2, "block": 2})
+    result = search(config, tmp_path / "zero")
     assert json.loads((tmp_path / "zero" / "warmup" / "result.json").read_text())["steps"] == 0
-    assert result["budgets"]["proposed"] == 4
+    assert result.budget.proposed == 4
 
 
 def test_limits_no_architecture_meets_are_explained(criteo_data, tmp_path: Path):
     config = small_search(criteo_data.path, limits={"params": 10, "tries": 50})
     with pytest.raises(SpaceError, match=r"of 50 draws params <= 10 rejected 100\.0 %") as caught:
-        search(config, tmp_path / "run", workers=1)
+        search(config, tmp_path / "run")
     assert "raise limits.params above it" in str(caught.value.fix)
 
 
 def test_three_mistakes_come_in_one_message(criteo_data, tmp_path: Path, capsys):
     path = tmp_path / "bad.yaml"
-    path.write_text(f"data: {criteo_data.path}\nwarmup: {{shar: 0.1}}\nscore: {{proxies: [sigio]}}\nsearch: {{method: evolutoin}}\n")
+    path.write_text(f"data: {criteo_data.path}\nwarmup: {{data_shar: 0.1}}\nscore: {{proxies: [sigio]}}\nsearch: {{method: evolutoin}}\n")
     assert main(["search", str(path), "--out", str(tmp_path / "run")]) == 2
     message = capsys.readouterr().err
     assert "3 faults" in message
-    for part in ("did you mean 'share'?", "did you mean 'sigeo'?", "evolution"):
+    for part in ("did you mean 'data_share'?", "did you mean 'sigeo'?", "evolution"):
         assert part in message
     assert not (tmp_path / "run").exists()
 
@@ -150,14 +150,14 @@ def test_commands(finished: Path, criteo_data, tmp_path: Path, capsys):
     config = as_yaml(small_search(criteo_data.path), tmp_path / "small.yaml")
     assert main(["forecast", str(config), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [phase["name"] for phase in found["phases"]] == ["warm up", "search", "train the best", "retrain"]
+    assert [phase["name"] for phase in found["phases"]] == ["warm up", "search", "finalists", "winner"]
     assert found["minutes"] > 0
     assert main(["search", "--resume", str(finished), "--workers", "1", "--quiet"]) == 0
     assert "test log loss" in capsys.readouterr().out
     assert main(["watch", str(finished), "--once"]) == 0
     shown = capsys.readouterr().out
     assert "finished" in shown
-    assert "score candidates" in shown
+    assert "candidates" in shown
     assert main(["search", "--resume", str(finished), str(config)]) == 2
     assert "--resume takes the settings from the run" in capsys.readouterr().err
 
@@ -181,15 +181,15 @@ def test_a_forecast_counts_steps_rounds_and_what_is_not_known(criteo_data, monke
         return {phase.name: phase.minutes for phase in found.phases}
 
     # The same rows in more batches: every step updates every parameter.
-    few, many = ({"share": 0.5, "least_steps": steps} for steps in (10, 400))
+    few, many = ({"data_share": 0.5, "least_steps": steps} for steps in (10, 400))
     assert minutes(warmup=many)["warm up"] > 2 * minutes(warmup=few)["warm up"]
     # Three trainings on two cores take as long as four; without workers nothing has to be started.
-    three, four, five = (minutes(final={"top": top})["train the best"] for top in (3, 4, 5))
+    three, four, five = (minutes(final={"candidates": number})["finalists"] for number in (3, 4, 5))
     assert three == four < five
-    assert minutes(1, final={"top": 1})["train the best"] < minutes(final={"top": 1})["train the best"]
+    assert minutes(1, final={"candidates": 1})["finalists"] < minutes(final={"candidates": 1})["finalists"]
     # More threads help in this process, workers do not.
-    two, one = ({"train": {"threads": threads}} for threads in (2, 1))
-    assert minutes(**two)["retrain"] < minutes(**one)["retrain"] == minutes(4, **one)["retrain"]
+    two, one = ({"supernet": {"threads": threads}} for threads in (2, 1))
+    assert minutes(**two)["winner"] < minutes(**one)["winner"] == minutes(4, **one)["winner"]
     assert main(["forecast", str(as_yaml(small_search(criteo_data.path), tmp_path / "small.yaml"))]) == 0
     said = capsys.readouterr().out
     assert "Times are for an otherwise idle machine; load now is" in said
@@ -207,7 +207,7 @@ def test_the_best_that_progress_shows_never_falls(criteo_data, tmp_path: Path):
     """Of a front the first place may go to a candidate with a lower score; the best score so far stays."""
     said = io.StringIO()
     config = small_search(criteo_data.path, objectives={"sigeo": "max", "params": "min"})
-    search(config, tmp_path / "run", 1, Progress(said, plain_seconds=0))
+    search(config, tmp_path / "run", Execution(progress=Progress(said, plain_seconds=0)))
     shown = [float(line.rsplit("best sigeo ", 1)[1]) for line in said.getvalue().splitlines() if "best sigeo " in line]
     lines = [json.loads(line) for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
     scores = [line["values"]["sigeo"] for line in lines if line.get("event") == "candidate" and line.get("values")]

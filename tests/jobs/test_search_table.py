@@ -12,18 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from recnas.bench.nasbench201 import Nb201Table, write_generated
+from recnas.bench.pack_scores import pack_scores
 from recnas.bench.score_table import ScoreTable
 from recnas.cli.main import main
 from recnas.errors import ConfigError, RunError
-from recnas.bench.pack_scores import pack_scores
-from recnas.jobs.search_kinds import load_search
-from recnas.jobs.search_table import search_table
+from recnas.jobs.search import search, search_task
 from recnas.resources import resource_dir
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasbench201.key import key
 from recnas.space.nasbench201.skeleton import count
 from recnas.space.networks import cost
 from recnas.space.registry import get_space
+from recnas.tasks.registry import load_search
+from recnas.tasks.table import TableTask
 
 NEEDS_SCORES = ("hnas", "eigen-nas", "naswot", "te-nas")
 METHODS = (*NEEDS_SCORES, "rea", "random", "reinforce", "bohb")
@@ -63,6 +64,10 @@ def table(tables: Path) -> Nb201Table:
     return Nb201Table.read(tables)
 
 
+def search_table(config, out, table=None):
+    return search_task(TableTask(config, table), out)
+
+
 def ledger(run: Path) -> list[dict]:
     lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
     return [line for line in lines if line["event"] == "candidate"]
@@ -71,17 +76,17 @@ def ledger(run: Path) -> list[dict]:
 @pytest.mark.parametrize("name", METHODS)
 def test_every_shipped_search_finds_what_its_ledger_says(tables, table, tmp_path, name):
     result = search_table(config(tables, name), tmp_path, table=table)
-    lines = [line for line in ledger(tmp_path) if line["values"]]
+    lines = [line for line in ledger(tmp_path) if line.get("values")]
     best = max(lines, key=lambda line: (line["values"]["valid_accuracy"], -line["index"]))
-    assert result["best"]["index"] == best["index"]
-    cell = Nb201Space().from_dict(json.loads((tmp_path / "best.json").read_text()))
+    assert result.winner.index == best["index"]
+    cell = Nb201Space().from_dict(json.loads((tmp_path / "winner.json").read_text()))
     row = table.archs.index(cell)
-    assert result["valid_accuracy"] == table.columns["cifar10_valid_12"][row]
-    assert result["test_accuracy"] == {data: table.columns[f"{data}_test_200"][row] for data in ("cifar10", "cifar100", "imagenet16")}
-    assert result["best"]["table_index"] == table.index[row]
+    assert result.valid["accuracy"] == table.columns["cifar10_valid_12"][row]
+    assert result.test == {data: table.columns[f"{data}_test_200"][row] for data in ("cifar10", "cifar100", "imagenet16")}
+    assert result.extras["table_index"] == table.index[row]
     asked = [line for line in lines if "same_as" not in line]
-    assert result["budgets"]["scored"] == len(asked)
-    assert result["budgets"]["epochs"] == 12 * len(asked)
+    assert result.budget.scored == len(asked)
+    assert result.budget.epochs == 12 * len(asked)
 
 
 @pytest.mark.parametrize("name", ["hnas", "rea", "bohb"])
@@ -95,15 +100,15 @@ def test_a_ledger_cut_anywhere_gives_the_same_end(tables, table, tmp_path, name)
         (cut / "result.json").unlink()
         found = search_table(config(tables, name), cut, table=table)
         assert ledger(cut) == ledger(whole)
-        assert {k: v for k, v in found.items() if k != "seconds"} == {k: v for k, v in expected.items() if k != "seconds"}
+        assert found.model_copy(update={"seconds": {}}) == expected.model_copy(update={"seconds": {}})
 
 
 def test_long_looks_are_charged_and_decide(tables, table, tmp_path):
     result = search_table(config(tables, "bohb", "query.levels=[12,200]", "search.candidates=40"), tmp_path, table=table)
     lines = ledger(tmp_path)
     assert {line["arch"]["level"] for line in lines} == {0, 1}
-    assert result["budgets"]["epochs"] == sum(line["epochs"] for line in lines if "same_as" not in line)
-    chosen = next(line for line in lines if line["index"] == result["best"]["index"])
+    assert result.budget.epochs == sum(line["facts"]["epochs"] for line in lines if "same_as" not in line)
+    chosen = next(line for line in lines if line["index"] == result.winner.index)
     assert chosen["arch"]["level"] == 1
     with pytest.raises(ConfigError, match="for bohb"):
         search_table(config(tables, "random", "query.levels=[12,200]"), tmp_path / "other", table=table)
@@ -122,7 +127,7 @@ def test_another_table_or_another_setting_is_refused(tables, table, tmp_path):
     with pytest.raises(RunError, match="holds another run: the data were"):
         search_table(config(tables, "random"), tmp_path / "run", table=Nb201Table.read(tmp_path))
     (tmp_path / "nb201.parquet").write_bytes((tables / "nb201.parquet").read_bytes())  # the same table elsewhere
-    assert search_table(config(tmp_path, "random"), tmp_path / "run")["budgets"]["proposed"] == 100
+    assert search(config(tmp_path, "random"), tmp_path / "run").budget.proposed == 100
 
 
 def test_the_commands_search_watch_resume_and_report(tables, tmp_path, capsys):
@@ -212,7 +217,7 @@ def test_cells_of_other_tables_are_correlated_too(space, kind, epochs, tmp_path,
 
 
 def test_two_different_spaces_in_a_config_are_refused(capsys, tmp_path):
-    assert main(["correlate", "nasbench101/correlate", "--out", str(tmp_path / "x"), "score.space=darts"]) == 2
+    assert main(["correlate", "nasbench101/correlate", "--out", str(tmp_path / "x"), "score.space.name=darts"]) == 2
     assert "say it in space.name alone" in capsys.readouterr().err
 
 
@@ -245,7 +250,7 @@ def test_a_packed_table_takes_further_scores(tmp_path, tables, capsys):
     np.testing.assert_array_equal(both.columns["params@2"], alone.columns["params@2"][alone.rows_of(both.keys)])
     assert [run["proxies"] for run in both.facts["runs"]] == [["params"], ["flops"]]
     assert main(["bench", "pack", str(second), str(tmp_path / "new"), "--out", str(first)]) == 2
-    assert "flops at 2 channels, and so does one before it" in capsys.readouterr().err
+    assert "flops@2, and so does one before it" in capsys.readouterr().err
     assert main(["bench", "pack", str(tmp_path / "nothing"), "--out", str(first)]) == 2
     assert "no score table" in capsys.readouterr().err
 

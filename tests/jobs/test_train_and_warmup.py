@@ -9,10 +9,10 @@ import torch
 
 from recnas.cli.main import main
 from recnas.errors import RunError
-from recnas.train.warmup import load_warmed
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
 from recnas.train.evaluate import evaluate
+from recnas.train.warmup import load_warmed
 
 
 @pytest.fixture
@@ -130,10 +130,11 @@ def test_a_supernet_of_other_data_is_refused(warm: Path, tmp_path: Path):
 
 
 def test_every_shipped_config_is_valid():
-    from recnas.config import load_settings
     from recnas.jobs.cell_scores import CellCorrelation
     from recnas.jobs.search_kinds import load_search
     from recnas.jobs.settings import WarmupConfig
+
+    from recnas.config import load_settings
     from recnas.resources import resource_dir
 
     found = sorted(resource_dir("configs").rglob("*.yaml"))

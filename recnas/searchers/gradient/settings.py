@@ -14,7 +14,7 @@ Hessian = Literal["difference", "exact"]
 class NasiSettings(Settings):
     """The defaults are the paper's for DARTS; nu is relative to the networks at hand."""
 
-    method: Literal["nasi"]
+    method: Literal["nasi"] = "nasi"
     steps: int = Field(100, ge=1)  # T; the paper's longer search has 4 T
     batch_size: int = Field(64, ge=2)
     mu: float = Field(2.0, ge=0)
@@ -31,7 +31,7 @@ class NasiSettings(Settings):
 class DartsSettings(Settings):
     """The defaults are the paper's on CIFAR-10, but for the number of epochs, 50 there."""
 
-    method: Literal["darts"]
+    method: Literal["darts"] = "darts"
     order: Literal[1, 2] = 2
     hessian: Hessian = "difference"  # of the second order
     epochs: int = Field(10, ge=1)

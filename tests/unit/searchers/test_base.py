@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from recnas.errors import ConfigError, RunError
+from recnas.runs.records import PhaseBegun, PhaseDone, read_lines
 from recnas.searchers.objective import Objectives
 from recnas.searchers.registry import get_searcher, searcher_names, searcher_settings
 from recnas.searchers.settings import LocalSettings, RandomSettings
@@ -24,25 +25,23 @@ def test_the_ledger_line():
     searcher = random_search()
     proposal = searcher.ask()
     event = searcher.tell(proposal, {"loss": np.float32(0.5)})
-    assert json.loads(json.dumps(event)) == {
+    assert json.loads(json.dumps(event.to_json())) == {
         "event": "candidate",
         "index": 0,
         "key": proposal.key,
         "arch": SPACE.to_dict(proposal.arch),
         "origin": "random",
-        "parents": [],
-        "changes": 0,
         "values": {"loss": 0.5},
     }
-    assert SPACE.from_dict(event["arch"]) == proposal.arch
+    assert SPACE.from_dict(event.arch) == proposal.arch
 
 
 def test_a_failure_has_a_reason_and_no_number_in_the_ledger():
     searcher = random_search()
     event = searcher.tell(searcher.ask(), failed="gradient of block 3 is NaN")
-    assert event["values"] is None
-    assert event["failed"] == "gradient of block 3 is NaN"
-    json.dumps(event, allow_nan=False)
+    assert event.values is None
+    assert event.failed == "gradient of block 3 is NaN"
+    json.dumps(event.to_json(), allow_nan=False)
     searcher.tell(searcher.ask(), {"loss": 9.0})
     assert [told.proposal.index for told in searcher.best(5)] == [1]
 
@@ -55,14 +54,14 @@ def test_known_proposals_take_over_values_and_failures():
         if proposal.known:
             events.append(searcher.tell(proposal))
             first = events[proposal.same_as]
-            assert events[-1]["values"] == first["values"]
-            assert events[-1].get("failed") == first.get("failed")
+            assert events[-1].values == first.values
+            assert events[-1].failed == first.failed
         elif proposal.index == 0:
             events.append(searcher.tell(proposal, failed="too slow"))
         else:
             events.append(searcher.tell(proposal, {"loss": float(proposal.index)}))
-    assert sum("same_as" in event for event in events) >= 22
-    assert any(event.get("failed") and "same_as" in event for event in events)
+    assert sum(event.same_as is not None for event in events) >= 22
+    assert any(event.failed and event.same_as is not None for event in events)
     assert len(searcher.best(30)) == 7
 
 
@@ -102,22 +101,33 @@ def test_out_of_turn():
 
 def test_replay_names_the_line_that_differs():
     searcher = random_search()
-    events = [{"event": "warm-up"}, {"event": "seed"}]
+    records = [PhaseBegun(name="warmup", at=0.0), PhaseDone(name="warmup", seconds=1.0)]
     for _ in range(12):
-        events.append(searcher.tell(searcher.ask(), {"loss": 1.0}))
-    other = json.loads(json.dumps(events))
-    other[9]["arch"] = other[8]["arch"]
+        records.append(searcher.tell(searcher.ask(), {"loss": 1.0}))
+    other = [*records]
+    other[9] = other[9].model_copy(update={"arch": other[8].arch})
     with pytest.raises(
         RunError, match=r"line 10 holds (\S+) as candidate 7, where .* proposes \1 in another"
     ):
         random_search().replay(other)
-    other = json.loads(json.dumps(events))
-    other[5]["values"] = {"loss": "high"}
-    with pytest.raises(RunError, match=r"line 6: .*'high'"):
+    other = [*records]
+    other[5] = other[5].model_copy(update={"values": {"gain": 1.0}})
+    with pytest.raises(RunError, match=r"line 6: .*'loss' is missing"):
         random_search().replay(other)
-    other[5]["values"] = 3
-    with pytest.raises(RunError, match="line 6: "):
-        random_search().replay(other)
+
+
+def test_a_line_of_another_kind_is_named():
+    lines = [random_search_line(), random_search_line()]
+    lines[1]["values"] = {"loss": "high"}
+    with pytest.raises(RunError, match=r"ledger.jsonl line 2 is not a line of a search run: .*values.loss"):
+        read_lines("search", lines, "ledger.jsonl")
+    with pytest.raises(RunError, match="line 1 is not a line of a search run"):
+        read_lines("search", [{"event": "warm-up"}], "ledger.jsonl")
+
+
+def random_search_line():
+    searcher = random_search()
+    return searcher.tell(searcher.ask(), {"loss": 1.0}).to_json()
 
 
 def test_random_draws_do_not_depend_on_the_block():
@@ -137,7 +147,7 @@ def test_best_and_front_of_nothing():
 
 
 def test_names():
-    assert searcher_names() == ("evolution", "random", "local", "hnas", "top", "reinforce", "bohb")
+    assert searcher_names() == ("evolution", "random", "local", "hnas", "rank-pool", "reinforce", "bohb")
     assert searcher_settings("local") == LocalSettings()
     with pytest.raises(ConfigError, match="unknown searcher 'evolutoin'\n  -> did you mean 'evolution'"):
         get_searcher("evolutoin", SPACE, LOSS, 0)

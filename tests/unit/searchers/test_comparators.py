@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from pools import CellConformance, PlantedEvidence, differs
 
 from recnas.errors import ConfigError
 from recnas.searchers.fidelity import FidelitySpace, Rung
 from recnas.searchers.limits import Gate
 from recnas.searchers.objective import Objectives, rank_sums
+from recnas.searchers.rank_pool import as_costs
 from recnas.searchers.registry import get_searcher
 from recnas.searchers.settings import LimitSettings
-from recnas.searchers.rank_pool import as_costs
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.registry import get_space
 from recnas.testing.searcher_suite import LOSS
+from tests.unit.searchers.pools import CellConformance, PlantedEvidence, differs
 
 CELLS = Nb201Space()
 
@@ -36,7 +30,7 @@ def finish(found, value=differs):
 class TestTop(CellConformance):
     def searcher(self, seed=0, objectives=LOSS, gate=None):
         settings = {"candidates": 30, "by": {"good": "max", "kappa": "min"}, "pool": 200}
-        return get_searcher("top", CELLS, objectives, seed, settings, gate, PlantedEvidence())
+        return get_searcher("rank-pool", CELLS, objectives, seed, settings, gate, PlantedEvidence())
 
     def test_replay_at_every_cut_equals_the_run_in_one_go(self):
         whole = self.run(self.searcher())
@@ -112,7 +106,7 @@ def test_rank_sum_is_what_counting_gives():
 def test_top_proposes_the_best_of_its_pool_in_order():
     pool_scores = PlantedEvidence()
     settings = {"candidates": 5, "by": {"kappa": "min"}, "pool": 60}
-    found = finish(get_searcher("top", CELLS, LOSS, 2, settings, None, pool_scores))
+    found = finish(get_searcher("rank-pool", CELLS, LOSS, 2, settings, None, pool_scores))
     ranked = sorted(pool_scores.asked, key=lambda a: pool_scores.scores([a], ["kappa"])[0, 0])
     assert [t.proposal.arch for t in found.history] == ranked[:5]
     assert found.best(1)[0].costs[0] == min(differs(a) for a in ranked[:5])
@@ -125,8 +119,8 @@ def test_dead_networks_rank_last():
 
     pool_scores = HalfDead()
     settings = {"candidates": 50, "by": {"any": "max"}, "pool": 40}
-    found = finish(get_searcher("top", CELLS, LOSS, 0, settings, None, pool_scores))
-    ranks = [t.proposal.facts["rank_sum"] for t in found.history if t.proposal.origin == "top"]
+    found = finish(get_searcher("rank-pool", CELLS, LOSS, 0, settings, None, pool_scores))
+    ranks = [t.proposal.facts["rank_sum"] for t in found.history if t.proposal.origin == "rank-pool"]
     assert ranks == sorted(ranks)
     assert sum(t.proposal.origin == "random" for t in found.history) == 50 - len(ranks) > 0
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import math
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from pools import CellConformance, PlantedEvidence, differs
-
 from recnas.errors import BackendMissing, ConfigError
 from recnas.searchers.bayes import suggest
-from recnas.searchers.pool import Pool
 from recnas.searchers.hnas import Hnas, guarantee
+from recnas.searchers.pool import Pool
 from recnas.searchers.registry import get_searcher
 from recnas.searchers.settings import HnasSettings
+from recnas.seeds import stream
 from recnas.space.nasbench201 import Nb201Space
 from recnas.testing.searcher_suite import LOSS
+from tests.unit.searchers.pools import CellConformance, PlantedEvidence, differs
 
 SETTINGS = {"candidates": 20, "metric": "good", "kappa": "kappa", "pool": 40}
 
@@ -97,7 +94,7 @@ def test_every_query_is_the_best_of_the_pool_at_its_point():
     """Replayed by hand: draw with the same generator, drop what was queried, take the smallest."""
     pool_scores = PlantedEvidence()
     found = finish(searcher(seed=3, pool_scores=pool_scores))
-    space, rng = Nb201Space(), np.random.default_rng([3, Hnas.stream])
+    space, rng = Nb201Space(), stream(3, "searcher-hnas")
     members: dict[str, object] = {}
     units = top = None
     for told in found.history:
@@ -190,7 +187,7 @@ def test_suggestions_depend_on_nothing_but_their_arguments():
 
 
 def test_without_evidence_it_says_what_is_missing():
-    with pytest.raises(ConfigError, match="training-free figures"):
+    with pytest.raises(ConfigError, match="training-free scores"):
         get_searcher("hnas", Nb201Space(), LOSS, 0, SETTINGS)
 
 

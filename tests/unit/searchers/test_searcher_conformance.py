@@ -96,7 +96,7 @@ class TestLocalOnEightNetworks(EightNetworks):
 class Hasty(Searcher):
     """A searcher with every fault the suite should notice: unseeded, and it looks at no key."""
 
-    name, stream = "hasty", 99
+    name = "hasty"
     total = 40
 
     def _batches(self):
