@@ -106,11 +106,6 @@ class PreparedData:
         try:
             manifest = json.loads((path / MANIFEST).read_text())
             schema = Schema.from_dict(json.loads((path / "schema.json").read_text()))
-        except NotADirectoryError:
-            raise DataError(
-                f"{path} is a file, not a prepared data set.",
-                f"Prepare it first: recnas prepare RECIPE --raw {path} --out DIR (recipes: recnas datasets)",
-            ) from None
         except FileNotFoundError as error:
             what = (
                 "was not finished"
