@@ -7,8 +7,7 @@ whatever else it beats; two such models have nothing to say about each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -44,9 +43,3 @@ def is_below(entropy: float | None, interval: Sequence[float] | None) -> bool:
     if interval is None:
         return entropy is not None and entropy >= 1
     return entropy is None or entropy >= 1 or interval[1] >= 0
-
-
-def row_is_below(row: Mapping[str, Any]) -> bool:
-    """The same of one model of a `leaderboard.json`."""
-    entropy = ((row.get("test") or {}).get("normalized_entropy") or {}).get("mean")
-    return is_below(entropy, (row.get("to_guess") or {}).get("logloss_interval"))

@@ -25,12 +25,14 @@ def model_row(
     latency: Mapping[str, float] | None,
     difference: Difference | None,
     to_guess: Difference,
+    searched: bool,
 ) -> dict[str, Any]:
     """One model over its seeds.
 
     Args:
         difference: to the reference; None for the reference itself, and without one.
         to_guess: to always predicting the click rate of the training rows.
+        searched: it is an architecture, rather than a hand-crafted model.
     """
     first = lines[0]
     test = _over_seeds([line.test for line in lines])
@@ -39,6 +41,7 @@ def model_row(
     return {
         "model": label,
         "id": first.id,
+        "searched": searched,
         "seeds": [line.seed for line in lines],
         "trials": trials,
         "choice": first.choice,

@@ -84,13 +84,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(board: dict[str, Any], out: str) -> None:
     from recnas.report.headline import floor_lines, headline
+    from recnas.runs.results import Leaderboard
 
+    typed = Leaderboard.model_validate(board)
     header = ["model", "log loss", "AUC", "NE", "calib.", f"vs {board['reference']}", "95 % interval", "verdict",
               "params", "MFLOPs", "p50/p99 ms @1", "@512", "rows/s"]  # fmt: skip
     print(table([_cells(row, board["reference"]) for row in board["models"]], header))
-    if below := floor_lines(board):
+    if below := floor_lines(typed):
         print("warning:", " ".join(below))
-    if said := headline(board):
+    if said := headline(typed):
         print(said)
     for kind in ("failed", "skipped"):
         for label, reason in board[kind].items():

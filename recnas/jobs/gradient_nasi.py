@@ -35,7 +35,7 @@ class NasiSearch(GradientSearch):
 
     @staticmethod
     def total(config: GradientSearchConfig) -> int:
-        return int(config.search.steps) + 1  # type: ignore[union-attr]
+        return int(config.search.steps)  # type: ignore[union-attr]
 
     def steps(self) -> Chosen:
         assert isinstance(self.config.search, NasiSettings)

@@ -56,7 +56,6 @@ class GradientSearch(ABC):
     """What NASI and DARTS share: the supernet, the run, the ledger. Subclasses do the steps."""
 
     objective: str
-    proposals: int
 
     def __init__(self, config: GradientSearchConfig, images: ImageSet, run: RunDir, how: Execution) -> None:
         self.config, self.images, self.folder, self.progress = config, images, run, how.progress
@@ -66,6 +65,11 @@ class GradientSearch(ABC):
         self.plan = self.supernet.plan
         self.space = config.space.space.make()
         self.book = Book(run)
+
+    @staticmethod
+    @abstractmethod
+    def total(config: GradientSearchConfig) -> int:
+        """Lines of candidates that the search writes before its outcome: steps or epochs."""
 
     @abstractmethod
     def steps(self) -> Chosen:
@@ -105,7 +109,9 @@ def gradient_search(config: GradientSearchConfig, out: Path | str, how: Executio
         phases=[SEARCH],
         config=config.identity(),
         objectives={kind.objective: "max"},
+        directions={kind.objective: "max"},
         combine="pareto",
+        metric={"name": "accuracy", "direction": "max"},
         proposals=kind.total(config),
         threads=1,
         data=data,

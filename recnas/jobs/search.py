@@ -15,7 +15,7 @@ same.
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from recnas.engines.execution import Execution
 from recnas.errors import RunError
 from recnas.evaluators.base import Evaluation
 from recnas.evaluators.training import Training, TrainRequest
+from recnas.proxies.registry import get_proxies
 from recnas.runs.book import Book
 from recnas.runs.folder import RunDir, write_json
 from recnas.runs.layout import RESULT, WINNER_FILE
@@ -63,14 +64,22 @@ def search_task(task: Task, out: Path | str, how: Execution | None = None) -> Se
         phases=list(task.phases),
         config=task.config.identity(),
         objectives=task.objectives.to_dict(),
+        directions=_directions(task),
         combine=task.objectives.combine,
+        metric=asdict(task.metric),
         proposals=task.searcher.proposals,
         threads=threads,
         **task.sources(out),
     )
     task.warn(how)
     with run.locked(), computing_with(threads):
-        return _Search(task, run, how, threads).run()
+        return _Search(task, run, replace(how, threads=threads)).run()
+
+
+def _directions(task: Task) -> dict[str, str]:
+    """Which way is better, of everything a candidate is scored by: a report must not load the proxies to know."""
+    scored = get_proxies(task.proxies) if task.proxies else []
+    return task.objectives.to_dict() | {one.name: "max" if one.higher_is_better else "min" for one in scored}
 
 
 @dataclass
@@ -78,14 +87,13 @@ class _Search:
     task: Task
     folder: RunDir
     how: Execution
-    threads: int
 
     def run(self) -> SearchResult:
         task = self.task
         self.book = Book(self.folder, self.how.workers)
         if WARMUP in task.phases:
             with self.book.phase(WARMUP):
-                task.prepare(self.folder, self.how, self.threads)
+                task.prepare(self.folder, self.how)
         with self.book.phase(SEARCH):
             searcher = self._search()
         best = searcher.best(task.finalists)

@@ -8,14 +8,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from recnas.errors import RecnasError
-from recnas.report import data_info, facts, figures, leaderboard, outcome_info, search_figures, search_info
+from recnas.report import (
+    data_info,
+    facts,
+    figures,
+    leaderboard,
+    outcome_info,
+    search_figures,
+    search_info,
+)
 from recnas.report.draw import draw, parse
 from recnas.report.figures import Figure
-from recnas.report.runs import Run, read_inputs
+from recnas.report.not_done import not_done
+from recnas.report.ranking import Ranking
 from recnas.report.svg import standalone
-from recnas.report.table import Table
+from recnas.report.table import METRIC_NAMES, Table
 from recnas.report.trajectory import trajectory
 from recnas.report.verdict import Verdict, verdict
+from recnas.runs.read import read_inputs
+from recnas.runs.run import CTR, Run
 
 MOST_DRAWN = 4  # winners
 MOST_DETAILED = 4  # searches with pictures of their own
@@ -79,7 +90,7 @@ def make_report(paths: Sequence[Path | str], files: str = "report_files") -> Rep
             "winner",
             "The winner",
             ""
-            if runs and not any(run.on_clicks or run.kind == "train" for run in runs)
+            if runs and not any(run.task == CTR for run in runs)
             else "The path of the dense inputs is above, that of the sparse ones below; lines between them are interactions. "
             "A taller box has more outputs. Grey parts are not used.",
             _winners(runs),
@@ -94,7 +105,7 @@ def make_report(paths: Sequence[Path | str], files: str = "report_files") -> Rep
         _cost(runs),
         _data(runs),
         _again(runs, files),
-        Section("limits", "What was not done", "", [Lines(facts.not_done(runs))]),
+        Section("limits", "What was not done", "", [Lines(not_done(runs))]),
     ]
     said = verdict(runs, board, summary, tables)
     return Report(
@@ -118,10 +129,11 @@ def _without_empty(section: Section) -> Section:
 def _winners(runs: Sequence[Run]) -> list[Item]:
     found: list[Item] = []
     for run in [run for run in runs if run.kind in ("search", "train")][:MOST_DRAWN]:
-        described = run.best_arch or (run.best_by_score or {}).get("arch")
+        best = Ranking(run).best
+        described = run.winner_arch or (best.arch if best is not None else None)
         if described is None:
             continue
-        label = f"{run.label}, winner" if run.best_arch else f"{run.label}, best by score so far"
+        label = f"{run.label}, winner" if run.winner_arch else f"{run.label}, best by score so far"
         try:
             picture = draw([parse(json.dumps(described), label)])
         except RecnasError:
@@ -147,7 +159,7 @@ def _winners(runs: Sequence[Run]) -> list[Item]:
 def _search(runs: Sequence[Run], unseen: list[Table]) -> Section:
     path = trajectory(runs)
     items: list[Item] = [*search_figures.trajectory_figures(path)]
-    searches = [run for run in runs if run.kind == "search"]
+    searches = [run for run in runs if run.is_search]
     alone = len(searches) == 1
     for run in searches[:MOST_DETAILED]:
         stem, label = _stem(run, runs), "" if alone else run.label
@@ -159,9 +171,8 @@ def _search(runs: Sequence[Run], unseen: list[Table]) -> Section:
         family = _named(search_info.family(run), f"family_{stem}", label)
         others = _named(search_info.siblings(run, family), f"siblings_{stem}", label)
         unseen += [others] if others else []
-        items += search_figures.family_figure(
-            family, others, f"family_{stem}", run.goal[0] if run.goal else "value"
-        )
+        goal = Ranking(run).goal
+        items += search_figures.family_figure(family, others, f"family_{stem}", goal[0] if goal else "value")
         items += [_named(summary, f"term_summary_{stem}", label), family]
     more = f"Pictures of the first {MOST_DETAILED} searches only." if len(searches) > MOST_DETAILED else ""
     return Section("search", "The search", more, items)
@@ -174,9 +185,9 @@ def _cost(runs: Sequence[Run]) -> Section:
         "Best at their cost",
         table.columns,
         [row for row in table.rows if row["front"]],
-        "Nothing else here is better in both log loss and FLOPs.",
+        f"Nothing else here is better in both {METRIC_NAMES[outcome_info.judged_by(runs).name]} and FLOPs.",
     )
-    return Section("cost", "Log loss against cost", "", [*figures.pareto_figure(table), front])
+    return Section("cost", table.title, "", [*figures.pareto_figure(table), front])
 
 
 def _data(runs: Sequence[Run]) -> Section:

@@ -10,9 +10,10 @@ from typing import Any
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import RecnasError
-from recnas.report.runs import Run
 from recnas.report.stats import share_interval
 from recnas.report.table import Column, Row, Table, number
+from recnas.runs.layout import SCHEMA, WINNER_FOLDER
+from recnas.runs.run import CTR, Run
 
 
 def data_tables(runs: Sequence[Run]) -> tuple[Table, Table]:
@@ -27,18 +28,19 @@ def data_tables(runs: Sequence[Run]) -> tuple[Table, Table]:
         Column("column", "column"), Column("rows", "table rows", "int"), Column("bytes", "memory", "mb"), Column("unknown_train", "unknown, train", "share"),
         Column("unknown_valid", "unknown, valid", "share"), Column("unknown_test", "unknown, test", "share"), Column("missing_train", "missing, train", "share"),
     )  # fmt: skip
-    run = next((run for run in runs if run.data), None)
-    if run is None:
+    run = next((run for run in runs if _prepared(run) is not None), None)
+    path = _prepared(run) if run is not None else None
+    if run is None or path is None:
         return Table("data_splits", "Splits", splits, []), Table(
             "data_columns", "Embedding tables", columns, []
         )
     width, limit = _embeddings(run)
     try:
-        summary = PreparedData.open(run.data["path"]).summary(width)
-        there = summary["fingerprint"] == run.data.get("fingerprint")
-        why = "" if there else f"{run.data['path']} was prepared anew since the run; "
+        summary = PreparedData.open(path).summary(width)
+        there = run.data is not None and summary["fingerprint"] == run.data.fingerprint
+        why = "" if there else f"{path} was prepared anew since the run; "
     except (RecnasError, KeyError, OSError):
-        there, why = False, f"{run.data.get('path')} is not here any more; "
+        there, why = False, f"{path} is not here any more; "
     if not there:
         return Table(
             "data_splits", "Splits", splits, [], why + "rows and click rates are not known."
@@ -66,10 +68,15 @@ def data_tables(runs: Sequence[Run]) -> tuple[Table, Table]:
     )
 
 
+def _prepared(run: Run) -> str | None:
+    """Where the prepared data of a run are; images and tables have no splits and columns to show."""
+    return run.data.path if run.task == CTR and run.data is not None else None
+
+
 def data_warnings(runs: Sequence[Run]) -> list[str]:
     """What was noticed about the data when they were prepared, for those that are still there."""
     found: list[str] = []
-    for path in dict.fromkeys(str(run.data["path"]) for run in runs if run.data.get("path")):
+    for path in dict.fromkeys(path for run in runs if (path := _prepared(run)) is not None):
         try:
             listed = PreparedData.open(path).manifest.get("warnings") or []
         except (RecnasError, OSError):
@@ -86,7 +93,7 @@ def _memory_note(width: int, rows: Sequence[Row]) -> str:
 def _from_schema(run: Run, columns: tuple[Column, ...], why: str) -> Table:
     """Cardinalities from the schema that a training keeps, when the data are gone."""
     width, limit = _embeddings(run)
-    for path in (run.path / "best" / "schema.json", run.path / "schema.json"):
+    for path in (run.path / WINNER_FOLDER / SCHEMA, run.path / SCHEMA):
         if path.exists():
             schema = Schema.from_dict(json.loads(path.read_text()))
             rows = [
@@ -99,20 +106,18 @@ def _from_schema(run: Run, columns: tuple[Column, ...], why: str) -> Table:
 
 def _embeddings(run: Run) -> tuple[int, int]:
     """Width, and the most rows a table gets."""
-    settings = (
-        (run.config.get("final") or {}).get("train")
-        or run.config.get("train")
-        or run.manifest.get("settings")
-        or {}
-    )
-    chosen = settings.get("embeddings") or {}
+    by_kind = {"search": run.setting("final.train"), "warmup": run.setting("supernet"), "bench": run.manifest.settings.get("train")}
+    chosen = (by_kind.get(run.kind, run.manifest.settings) or {}).get("embeddings") or {}
     return int(chosen.get("width", 16)), int(chosen.get("cap") or chosen.get("hash_rows") or 10**12)
 
 
 def prepare_command(run: Run) -> str | None:
     """How the data were prepared; the raw files are named, their places are not known."""
+    path = _prepared(run)
+    if path is None:
+        return None
     try:
-        options: dict[str, Any] = PreparedData.open(run.data["path"]).manifest["options"]
+        options: dict[str, Any] = PreparedData.open(path).manifest["options"]
         raw = [str(source.get("name") or source.get("path") or "FILE") for source in options.get("raw", [])]
     except (RecnasError, KeyError, OSError, AttributeError):
         return None
@@ -123,7 +128,7 @@ def prepare_command(run: Run) -> str | None:
         "--raw",
         *(raw or ["FILE"]),
         "--out",
-        str(run.data["path"]),
+        path,
     ]
     words += ["--protocol", str(options.get("protocol")), "--seed", str(options.get("seed"))]
     for name, flag in (

@@ -23,9 +23,10 @@ from recnas.errors import RunError, SpaceError
 from recnas.report.arch_svg import draw_nasrec
 from recnas.report.arcs_svg import draw_rows
 from recnas.report.cell_svg import draw_cells
-from recnas.report.runs import read_run
+from recnas.report.ranking import Ranking
 from recnas.report.search_info import differences
 from recnas.report.svg import standalone
+from recnas.runs.read import read_run
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.nasrec.json import parse_arch, to_dict
 from recnas.space.networks import vision_space, vision_spaces
@@ -136,12 +137,13 @@ def _of_run(name: str) -> Drawable:
     label = f"{run.label}, winner"
     described: dict[str, Any] | None
     if which == "best":
-        described = run.best_arch
-        if described is None and run.best_by_score is not None:
-            described = run.best_by_score["arch"]
+        described, best = run.winner_arch, Ranking(run).best
+        if described is None and best is not None:
+            described = best.arch
             label = f"{run.label}, best of {len(run.candidates)} candidates so far"
     elif which.isdigit() and int(which) > 0:
-        described = (run.by_index.get(int(which) - 1) or {}).get("arch")
+        candidate = run.by_index.get(int(which) - 1)
+        described = None if candidate is None else candidate.arch
         label = f"{run.label}, candidate {which}"
     else:
         described = None

@@ -76,6 +76,7 @@ def leaderboard_figures(table: Table) -> list[Figure]:
 def truth_figures(points: Table, summary: Table) -> list[Figure]:
     """One panel per run, warm-up and proxy; the colour of a point is the size of its network."""
     found: list[Figure] = []
+    judge, called, kind = (points.more[name] for name in ("judge", "judge_title", "judge_kind"))
     sizes = sorted(row["params"] for row in points.rows if row["params"] is not None)
     panels = list(dict.fromkeys((row["run"], row["share"], row["proxy"]) for row in points.rows))
     for run, share, proxy in panels[:MOST_PANELS]:
@@ -84,13 +85,11 @@ def truth_figures(points: Table, summary: Table) -> list[Figure]:
             (row for row in summary.rows if (row["run"], row["share"], row["proxy"]) == (run, share, proxy)),
             {},
         )
-        title = f"{proxy}, {'no' if not share else f'{100 * share:g} %'} warm-up" + (
-            f", {run}" if len({p[0] for p in panels}) > 1 else ""
-        )
+        title = f"{proxy}{_warmup(share)}" + (f", {run}" if len({p[0] for p in panels}) > 1 else "")
         chart = Chart(
             title,
             Axis.around(proxy, [row["score"] for row in mine]),
-            Axis.around("validation log loss", [row["valid_logloss"] for row in mine]),
+            Axis.around(called, [row[judge] for row in mine]),
         )
         for step in range(STEPS):
             part = [row for row in mine if _step(row["params"], sizes) == step]
@@ -98,8 +97,8 @@ def truth_figures(points: Table, summary: Table) -> list[Figure]:
                 [
                     (
                         row["score"],
-                        row["valid_logloss"],
-                        f"{row['key']}: {proxy} {short(row['score'])}, validation log loss {row['valid_logloss']:.5f}, {row['params'] or 0:,} parameters",
+                        row[judge],
+                        f"{row['key']}: {proxy} {short(row['score'])}, {called} {number(row[judge], kind)}, {row['params'] or 0:,.0f} parameters",
                     )
                     for row in part
                 ],
@@ -150,6 +149,13 @@ def truth_figures(points: Table, summary: Table) -> list[Figure]:
     return found
 
 
+def _warmup(share: float | None) -> str:
+    """Of the title of a panel; networks for images have no supernet that is warmed up."""
+    if share is None:
+        return ""
+    return f", {100 * share:g} % warm-up" if share else ", no warm-up"
+
+
 def _step(size: float | None, sizes: Sequence[float]) -> int:
     if size is None or not sizes or sizes[0] == sizes[-1]:
         return STEPS // 2
@@ -169,27 +175,28 @@ def pareto_figure(table: Table) -> list[Figure]:
     rows = [row for row in table.rows if row["flops"]]
     if not rows:
         return []
+    judge, called, kind = (table.more[name] for name in ("judge", "judge_title", "judge_kind"))
     chart = Chart(
         table.title,
-        Axis.around("FLOPs per row", [row["flops"] for row in rows], log=True),
-        Axis.around("validation log loss", [row["valid_logloss"] for row in rows]),
+        Axis.around(table.more["flops_title"], [row["flops"] for row in rows], log=True),
+        Axis.around(called, [row[judge] for row in rows]),
     )
-    front = sorted((row["flops"], row["valid_logloss"]) for row in rows if row["front"])
+    front = sorted((row["flops"], row[judge]) for row in rows if row["front"])
     chart.line(front, "line grey", steps=True)
     styles = {"sampled": ("dot fgrey", "fgrey", 3.0, "circle"), "candidate": ("dot f0", "f0", 4.0, "circle"), "baseline": ("dot f1", "f1", 5.0, "diamond"),
               "searched": ("dot f3", "f3", 6.0, "circle"), "winner": ("dot f2", "f2", 6.0, "circle")}  # fmt: skip
     for what, (classes, legend, radius, shape) in styles.items():
         mine = [row for row in rows if row["what"] == what]
         spread = {
-            id(row): f" ± {row['valid_logloss_std']:.5f}" if row.get("valid_logloss_std") is not None else ""
+            id(row): f" ± {number(row[f'{judge}_std'], kind)}" if row.get(f"{judge}_std") is not None else ""
             for row in mine
         }
         chart.points(
             [
                 (
                     row["flops"],
-                    row["valid_logloss"],
-                    f"{row['model']} ({what}): validation log loss {row['valid_logloss']:.5f}{spread[id(row)]}, {short(row['flops'])} FLOPs",
+                    row[judge],
+                    f"{row['model']} ({what}): {called} {number(row[judge], kind)}{spread[id(row)]}, {short(row['flops'])} FLOPs",
                 )
                 for row in mine
             ],
@@ -203,7 +210,7 @@ def pareto_figure(table: Table) -> list[Figure]:
             for row in mine[:_SHOWN_NAMES]:
                 chart.label(
                     row["flops"],
-                    row["valid_logloss"],
+                    row[judge],
                     row["model"] if what != "searched" else row["model"].rsplit("/", 1)[-1],
                 )
     return [

@@ -2,59 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from recnas.bench.floor import NOT_BETTER, row_is_below
+from recnas.bench.floor import NOT_BETTER, is_below
 from recnas.report.table import two_digits
+from recnas.runs.results import ComparedModel, Leaderboard, PairedDifference
 
-Board = Mapping[str, Any]  # what leaderboard.json holds
 
-
-def headline(board: Board) -> str | None:
+def headline(board: Leaderboard) -> str | None:
     """None if there is only one model, or only models that failed."""
-    pair = board.get("headline")
-    if not pair:
+    pair = board.headline
+    if pair is None:
         return None
-    rows = {row["model"]: row for row in board["models"]}
-    one, other = rows[pair["model"]], rows[pair["other"]]
-    against = pair["other"] + (f", the best of the {len(rows) - 1} other models" if len(rows) > 2 else "")
-    difference = pair["difference"]
+    rows = {row.model: row for row in board.models}
+    one, other = rows[pair.model], rows[pair.other]
+    against = pair.other + (f", the best of the {len(rows) - 1} other models" if len(rows) > 2 else "")
+    difference = pair.difference
     aside = "," if len(rows) > 2 else ""  # closes ", the best of the 3 other models"
-    if row_is_below(one):
+    if _is_below(one):
         return _below(board, one, other, against + aside, difference)
-    said = _compared(pair["model"], against, aside, difference) + _cost(one, other)
-    if row_is_below(other):
-        what = "says little" if difference["logloss"] < 0 else "is a warning"
-        return f"{said}. But {pair['other']} is itself {NOT_BETTER}, so this {what}."
+    said = _compared(pair.model, against, aside, difference) + _cost(one, other)
+    if _is_below(other):
+        what = "says little" if difference.logloss < 0 else "is a warning"
+        return f"{said}. But {pair.other} is itself {NOT_BETTER}, so this {what}."
     return said + "."
 
 
-def floor_lines(board: Board) -> list[str]:
+def _is_below(row: ComparedModel) -> bool:
+    return is_below(row.value("test", "normalized_entropy").mean, row.to_guess.logloss_interval)
+
+
+def floor_lines(board: Leaderboard) -> list[str]:
     """Which models are not better than the constant guess, and what that means for the reference."""
-    below = [row["model"] for row in board["models"] if row_is_below(row)]
+    below = [row.model for row in board.models if _is_below(row)]
     if not below:
         return []
-    guess = (board.get("guess") or {}).get("logloss")
+    guess = board.guess.get("logloss")
     figure = f" (test log loss {guess:.5f})" if guess is not None else ""
     lines = [f"{', '.join(below)}: {NOT_BETTER}{figure}."]
-    if board.get("reference") in below:
-        lines.append(f"The reference {board['reference']} is among them: being better than it says little.")
+    if board.reference in below:
+        lines.append(f"The reference {board.reference} is among them: being better than it says little.")
     return lines
 
 
-def _below(board: Board, one: Mapping[str, Any], other: Mapping[str, Any], against: str, difference: Mapping[str, Any]) -> str:
-    loss, guess = one["test"]["logloss"]["mean"], (board.get("guess") or {}).get("logloss")
+def _below(
+    board: Leaderboard, one: ComparedModel, other: ComparedModel, against: str, difference: PairedDifference
+) -> str:
+    loss, guess = one.value("test", "logloss").mean, board.guess.get("logloss")
     figures = f" (test log loss {loss:.5f}" + (f"; the constant guess has {guess:.5f})" if guess is not None else ")")
-    said = f"{one['model']} is {NOT_BETTER}{figures}"
-    if row_is_below(other):
+    said = f"{one.model} is {NOT_BETTER}{figures}"
+    if _is_below(other):
         return f"{said}, and neither is {against.rstrip(',')}."
-    gap = difference["logloss"]
+    gap = difference.logloss
     return f"{said}; {against} is, and has {abs(gap):.5f} {'less' if gap > 0 else 'more'} test log loss."
 
 
-def _compared(name: str, against: str, aside: str, difference: Mapping[str, Any]) -> str:
-    delta, ends = difference["logloss"], difference["logloss_interval"]
+def _compared(name: str, against: str, aside: str, difference: PairedDifference) -> str:
+    delta, ends = difference.logloss, difference.logloss_interval
     if ends[0] <= 0 <= ends[1]:
         return (
             f"There is no real difference between {name} and {against}: {delta:+.5f} test log loss "
@@ -65,12 +67,12 @@ def _compared(name: str, against: str, aside: str, difference: Mapping[str, Any]
     return f"{name} {word} {against}{aside} by {abs(delta):.5f} test log loss (95 % interval {sizes[0]:.5f} to {sizes[1]:.5f})"
 
 
-def _cost(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def _cost(one: ComparedModel, other: ComparedModel) -> str:
     """FLOPs as a ratio, and the latency of both where it was measured."""
     said = ""
-    if one.get("flops") and other.get("flops"):
-        said += f", at {two_digits(one['flops'] / other['flops'])}× its FLOPs"
-    times = [two_digits(row["latency"]["p50_ms_512"]) for row in (one, other) if "p50_ms_512" in (row.get("latency") or {})]
+    if one.flops and other.flops:
+        said += f", at {two_digits(one.flops / other.flops)}× its FLOPs"
+    times = [two_digits(row.latency["p50_ms_512"]) for row in (one, other) if row.latency is not None]
     if len(times) == 2:
         said += f" ({times[0]} ms against {times[1]} ms for a batch of 512)"
     return said

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from recnas.bench.floor import not_better
 from recnas.progress import duration
+from recnas.report.kinds import GRADIENT
 from recnas.runs.records import SearchResult
-
-GRADIENT = ("nasi", "darts")  # methods that look at no accuracy before the end
 
 
 def verdict(result: SearchResult) -> str:

@@ -88,7 +88,7 @@ def candidate_figure(table: Table, stem: str) -> list[Figure]:
     ]
     chart = Chart(
         table.title,
-        Axis.around("FLOPs per row", [row["flops"] for row in table.rows], log=True),
+        Axis.around(table.more["flops_title"], [row["flops"] for row in table.rows], log=True),
         Axis.around(goal, [row["value"] for row in table.rows]),
     )
     front = sorted((row["flops"], row["value"]) for row in table.rows if row["front"])

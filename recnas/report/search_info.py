@@ -8,18 +8,23 @@ from typing import Any
 
 from recnas.bench.correlation import rank_correlation
 from recnas.report.outcome_info import LEAST_RANKED
-from recnas.report.runs import SIGEOS, Run, is_degenerate
+from recnas.report.ranking import Ranking, is_stand_in
 from recnas.report.stats import quantile
 from recnas.report.table import Column, Row, Table
+from recnas.runs.records import Candidate
+from recnas.runs.run import Run
 from recnas.space.nasrec.operators import fields_read
 
+SIGEOS = ("sigeo", "sigeo_released", "sigeo_released_vision")
 BINS = 40  # of the terms along the search
 _FIRST = {  # how a winner without parents came about, by method; any other draws it at random
-    "hnas": "chosen from a pool by training-free figures",
-    "top": "chosen from a pool by training-free figures",
+    "hnas": "chosen from a pool by training-free scores",
+    "rank-pool": "chosen from a pool by training-free scores",
     "nasi": "the most likely one after all steps",
     "darts": "the strongest operations of the mixture",
 }
+
+
 def terms(run: Run) -> Table:
     """SiGeo's parts along the search: median and quartiles of equal stretches of candidates."""
     columns = (
@@ -29,25 +34,23 @@ def terms(run: Run) -> Table:
     rows: list[Row] = []
     for proxy in SIGEOS:
         scored = [
-            (number, c["scores"][proxy])
-            for number, c in enumerate(run.candidates, start=1)
-            if proxy in (c.get("scores") or {}) and not is_degenerate(c, proxy)
+            (number, one.scores[proxy])
+            for number, one in enumerate(run.candidates, start=1)
+            if proxy in one.scores and not is_stand_in(one, proxy)
         ]
-        names = list(dict.fromkeys(name for _, score in scored for name in score.get("terms") or {}))
+        names = list(dict.fromkeys(name for _, score in scored for name in score.terms))
         size = max(1, -(-len(scored) // BINS))
         for name in names:
             for start in range(0, len(scored), size):
                 part = scored[start : start + size]
-                values = sorted(
-                    score["terms"][name] for _, score in part if name in (score.get("terms") or {})
-                )
+                values = sorted(score.terms[name] for _, score in part if name in score.terms)
                 if values:
                     rows.append(
                         {"proxy": proxy, "term": name, "evaluations": part[-1][0], "n": len(values), "median": quantile(values, 0.5),
                          "low": quantile(values, 0.25), "high": quantile(values, 0.75)}
                     )  # fmt: skip
     note = "Each point is the median of a stretch of candidates, the band its middle half."
-    if run.is_vote:
+    if Ranking(run).is_vote:
         note += f" SiGeo is one of {len(run.objectives)} voices in the vote that decides."
     return Table("terms", "Terms of SiGeo along the search", columns, rows, note)
 
@@ -61,13 +64,11 @@ def term_summary(run: Run) -> Table:
     )  # fmt: skip
     rows: list[Row] = []
     for proxy in SIGEOS:
-        found = [
-            c["scores"][proxy]
-            for c in run.candidates
-            if proxy in (c.get("scores") or {}) and not is_degenerate(c, proxy)
+        scores = [
+            one.scores[proxy] for one in run.candidates if proxy in one.scores and not is_stand_in(one, proxy)
         ]
-        for name in dict.fromkeys(name for score in found for name in score.get("terms") or {}):
-            pairs = [(score["terms"][name], score["value"]) for score in found if name in score["terms"]]
+        for name in dict.fromkeys(name for score in scores for name in score.terms):
+            pairs = [(score.terms[name], score.value) for score in scores if name in score.terms]
             tenth = max(1, len(pairs) // 10)
             enough = len(pairs) >= LEAST_RANKED
             ranked = rank_correlation([a for a, _ in pairs] if enough else [], [b for _, b in pairs] if enough else [], resamples=200)
@@ -79,38 +80,38 @@ def term_summary(run: Run) -> Table:
     note = "A term that varies little compared with the others hardly moves the ranking. The loss enters with a minus."
     if any(row["n"] < LEAST_RANKED for row in rows):
         note += f" Fewer than {LEAST_RANKED} candidates are too few for a correlation."
-    title = "Which term decides SiGeo, one voice of the vote" if run.is_vote else "Which term decides"
+    title = "Which term decides SiGeo, one voice of the vote" if Ranking(run).is_vote else "Which term decides"
     return Table("term_summary", title, columns, rows, note)
 
 
 def family(run: Run) -> Table:
     """From the winner back to the random architecture it descends from, oldest first."""
+    ranking = Ranking(run)
     columns = (
         Column("generation", "step", "int"), Column("number", "candidate", "int"), Column("origin", "origin"), Column("changes", "mutations", "int"),
-        Column("value", run.goal[0] if run.goal else "value", "num"), Column("gain", "change", "num"), Column("what", "what changed"),
+        Column("value", ranking.goal[0] if ranking.goal else "value", "num"), Column("gain", "change", "num"), Column("what", "what changed"),
     )  # fmt: skip
-    chain: list[dict[str, Any]] = []
-    at = run.winner
-    while at is not None and all(at["index"] != seen["index"] for seen in chain):
+    chain: list[Candidate] = []
+    at = ranking.winner
+    while at is not None and all(at.index != seen.index for seen in chain):
         chain.append(at)
-        parents = at.get("parents") or []
-        at = run.by_index.get(parents[0]) if parents else None
+        at = run.by_index.get(at.parents[0]) if at.parents else None
     rows: list[Row] = []
-    before: dict[str, Any] | None = None
+    before: Candidate | None = None
     for step, candidate in enumerate(reversed(chain)):
-        value, earlier = run.value(candidate), run.value(before) if before else None
+        value, earlier = ranking.value(candidate), ranking.value(before) if before else None
         gain = value - earlier if value is not None and earlier is not None else None
-        changes = differences(before["arch"], candidate["arch"]) if before else []
+        changes = differences(before.arch, candidate.arch) if before else []
         rows.append(
-            {"generation": step, "number": candidate["index"] + 1, "key": candidate["key"], "origin": candidate.get("origin"),
-             "changes": candidate.get("changes"), "value": value, "gain": gain,
+            {"generation": step, "number": candidate.index + 1, "key": candidate.key, "origin": candidate.origin,
+             "changes": candidate.changes, "value": value, "gain": gain,
              "what": _in_short(changes) if before else _FIRST.get(run.method, "drawn at random"), "every_change": "; ".join(changes)}
         )  # fmt: skip
         before = candidate
-    better = "lower" if run.goal and run.goal[1] == "min" else "higher"
+    better = "lower" if ranking.goal and ranking.goal[1] == "min" else "higher"
     note = f"Each row is the parent of the next; the last is the winner. {better.capitalize()} is better. A mutation of a part that nothing reads changes no figure."
-    if run.is_vote:
-        note += f" Places are those in the vote of {', '.join(run.objectives)} over all {len(run.places):,} candidates."
+    if ranking.is_vote:
+        note += f" Places are those in the vote of {ranking.voices} over all {len(ranking.places):,} candidates."
     return Table("family", "How the winner came about", columns, rows, note)
 
 
@@ -130,14 +131,15 @@ def siblings(run: Run, ancestors: Table) -> Table:
         Column("value", "value", "num"),
     )
     rows: list[Row] = []
+    ranking = Ranking(run)
     for candidate in run.candidates:
-        parent = next(iter(candidate.get("parents") or []), None)
-        value = run.value(candidate)
-        if parent is not None and parent in steps and candidate["index"] not in steps and value is not None:
+        parent = next(iter(candidate.parents), None)
+        value = ranking.value(candidate)
+        if parent is not None and parent in steps and candidate.index not in steps and value is not None:
             rows.append(
                 {
                     "generation": steps[parent] + 1,
-                    "number": candidate["index"] + 1,
+                    "number": candidate.index + 1,
                     "parent": parent + 1,
                     "value": value,
                 }
@@ -183,13 +185,9 @@ def curves(runs: Sequence[Run]) -> Table:
     """Training loss of winners and trainings, per seed."""
     rows: list[Row] = []
     for run in runs:
-        for event in run.best_events:
-            name = f"{run.label}, seed {event['seed']}"
-            rows += [
-                {"series": name, "step": step, "loss": loss}
-                for step, loss in event.get("train_curve") or []
-                if loss
-            ]
+        for training in run.winner_trainings:
+            name = f"{run.label}, seed {training.seed}"
+            rows += [{"series": name, "step": step, "loss": loss} for step, loss in training.train_curve if loss]
     columns = (
         Column("series", "training"),
         Column("step", "step", "int"),

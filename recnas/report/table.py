@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Row = dict[str, Any]
+METRIC_NAMES = {"logloss": "log loss", "auc": "AUC", "accuracy": "accuracy"}  # in sentences and titles
 
 
 @dataclass(frozen=True)
 class Column:
-    """`kind` says how a value is written: text, int, num (5 digits), loss (5 decimals), ratio (3 decimals), time (2 digits), share, mb, seconds."""
+    """`kind` says how a value is written: text, int, num (5 digits), loss (5 decimals), ratio (3 decimals), time (2 digits), share,
+    percent (100 times a share already), mb, seconds."""
 
     name: str
     title: str
@@ -93,6 +95,8 @@ def number(value: float, kind: str = "num") -> str:
         return f"{value:+.5f}"
     if kind == "corr":
         return f"{value:+.2f}"
+    if kind == "percent":
+        return f"{value:.2f} %"
     if kind == "share":
         return f"{100 * value:.2f} %"
     if kind == "mb":

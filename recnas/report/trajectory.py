@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from statistics import fmean
 
-from recnas.report.kinds import vote_places
-from recnas.report.runs import Run
+from recnas.report.ranking import Ranking, vote_places
 from recnas.report.stats import expected_best
 from recnas.report.table import Column, Row, Table
+from recnas.runs.run import Run
 
 RANDOM = "random"
 _TRAJECTORY = (
@@ -33,15 +33,16 @@ def trajectory(runs: Sequence[Run]) -> Table:
     Runs that differ in nothing but the seed are also averaged (`series` ending in "mean of"); a random search
     that was given is grey, else the expected best of n draws out of the random first population stands for it.
     """
-    searches = [run for run in runs if run.kind == "search" and run.goal is not None]
+    searches = [ranking for run in runs if run.is_search and (ranking := Ranking(run)).goal is not None]
     rows: list[Row] = []
     if not searches:
         return Table("trajectory", "Best score so far", _TRAJECTORY, [])
-    ranked_by = [(run.goal, tuple(run.objectives) if run.is_vote else ()) for run in searches]
+    ranked_by = [(ranking.goal, ranking.voices if ranking.is_vote else "") for ranking in searches]
     most = max(ranked_by, key=ranked_by.count)
-    kept = [run for run, by in zip(searches, ranked_by) if by == most]
+    shown = [ranking for ranking, by in zip(searches, ranked_by) if by == most]
+    kept = [ranking.run for ranking in shown]
     (goal, way), voices = most  # type: ignore[misc]
-    values_of = _values(kept)
+    values_of = _values(shown)
     groups: dict[str, list[tuple[Run, list[Row]]]] = {}
     for run in kept:
         mine = _best_so_far(run, values_of[run.label], way == "min")
@@ -52,16 +53,16 @@ def trajectory(runs: Sequence[Run]) -> Table:
             rows += _mean_of(members)
     reference = "random search" if any(run.method == RANDOM for run in kept) else ""
     if not reference:
-        drawn = [c for run in kept for c in run.candidates if c.get("origin") == "init"]
+        drawn = [one for run in kept for one in run.candidates if one.origin == "init"]
         values = [
-            v
+            value
             for run in kept
-            for c, v in zip(run.candidates, values_of[run.label])
-            if c.get("origin") == "init" and v is not None
+            for one, value in zip(run.candidates, values_of[run.label])
+            if one.origin == "init" and value is not None
         ]
         if len(values) > 1:
             reference = f"expected best of n out of {len(values)} random candidates"
-            each = fmean(c.get("seconds", 0.0) for c in drawn)
+            each = fmean(one.seconds for one in drawn)
             rows += [
                 {
                     "series": "random (expected)",
@@ -72,12 +73,12 @@ def trajectory(runs: Sequence[Run]) -> Table:
                 }
                 for n, best in enumerate(expected_best(values, way == "min"), start=1)
             ]
-    left_out = [run.label for run in searches if run not in kept]
+    left_out = [ranking.run.label for ranking in searches if ranking not in shown]
     note = f"{goal}, {'lower' if way == 'min' else 'higher'} is better. Seconds are those of scoring, summed over workers."
     if voices:
         total = sum(value is not None for found in values_of.values() for value in found)
         note = (
-            f"The vote of {', '.join(voices)} decides, none of them alone. Shown is the best place of any candidate so far in the "
+            f"The vote of {voices} decides, none of them alone. Shown is the best place of any candidate so far in the "
             f"vote over all {total:,}; 1 is the best. Seconds are those of scoring, summed over workers."
         )
     if reference:
@@ -88,12 +89,13 @@ def trajectory(runs: Sequence[Run]) -> Table:
     return Table("trajectory", title, _TRAJECTORY, rows, note, {"goal": goal, "way": way})
 
 
-def _values(runs: Sequence[Run]) -> dict[str, list[float | None]]:
+def _values(rankings: Sequence[Ranking]) -> dict[str, list[float | None]]:
     """What each candidate of each run is shown by. Runs that vote alike vote together: places of one run alone
     could not be compared with those of another."""
-    if len(runs) == 1 or not runs[0].is_vote:
-        return {run.label: [run.value(candidate) for candidate in run.candidates] for run in runs}
-    places = iter(vote_places([c for run in runs for c in run.candidates], runs[0].objectives))
+    if len(rankings) == 1 or not rankings[0].is_vote:
+        return {ranking.run.label: [ranking.value(one) for one in ranking.run.candidates] for ranking in rankings}
+    runs = [ranking.run for ranking in rankings]
+    places = iter(vote_places([one for run in runs for one in run.candidates], rankings[0].objectives))
     return {run.label: [next(places) for _ in run.candidates] for run in runs}
 
 
@@ -102,7 +104,7 @@ def _best_so_far(run: Run, values: Sequence[float | None], lower: bool) -> list[
     best: float | None = None
     seconds = 0.0
     for number, (candidate, value) in enumerate(zip(run.candidates, values), start=1):
-        seconds += candidate.get("seconds", 0.0)
+        seconds += candidate.seconds
         if value is not None and (best is None or (value < best if lower else value > best)):
             best = value
         if best is not None:

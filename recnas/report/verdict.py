@@ -6,14 +6,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
-from typing import Any
 
 from recnas.bench.floor import GUESS, NOT_BETTER, not_better
+from recnas.report.advice import compare_command
 from recnas.report.headline import floor_lines, headline
-from recnas.report.kinds import total_of, unit_of
-from recnas.report.runs import Correlations, Run
+from recnas.report.kinds import is_gradient, unit_of
+from recnas.report.last_lines import accuracies
+from recnas.report.ranking import Ranking
 from recnas.report.stats import auc_interval, mean_interval, t_point
 from recnas.report.table import Row, Table, number
+from recnas.runs.read import Correlations
+from recnas.runs.records import SearchResult
+from recnas.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -26,20 +30,21 @@ def verdict(
     runs: Sequence[Run], board: Table, summary: Table, tables: Sequence[Correlations] = ()
 ) -> Verdict:
     """Judge by the comparison if there is one, else by the searches, else by what there is."""
-    compared = [(run.board, said) for run in runs if run.board and (said := headline(run.board))]
-    searches = [run for run in runs if run.kind == "search"]
+    compared = [(run.board, said) for run in runs if run.board is not None and (said := headline(run.board))]
+    searches = [run for run in runs if run.is_search]
     more = [line for run in searches if (line := _unfinished(run))] if len(runs) > 1 else []
     if compared:
         floor = [line for judged, _ in compared for line in floor_lines(judged)]
         others = [said for _, said in compared[1:]]
         return Verdict(compared[0][1], (*floor, *others, *_of_the_board(board), *more))
-    done = [run for run in searches if run.finished]
+    done = [(run, run.result) for run in searches if run.result is not None]
     if len(done) > 1:
-        if not all(run.on_clicks for run in done):
-            return Verdict(_several_on_tables(done), (*map(_single, done), *more))
-        return Verdict(_several(done), (*map(_single, done), *more))
+        on_clicks = all(run.searches_clicks for run, _ in done)
+        said = _several(done) if on_clicks else _several_by_accuracy(done)
+        return Verdict(said, (*(_single(*one) for one in done), *more))
     if done:
-        return Verdict(_single(done[0]), (*more, *([_not_compared(done[0])] if done[0].on_clicks else [])))
+        ((run, result),) = done
+        return Verdict(_single(run, result), (*more, *([_not_compared(run)] if run.searches_clicks else [])))
     if searches:
         lines = [line for run in searches if (line := _unfinished(run))]
         return Verdict(lines[0], tuple(lines[1:]))
@@ -74,54 +79,61 @@ def _of_the_board(board: Table) -> list[str]:
     return lines
 
 
-def _single(run: Run) -> str:
+def _single(run: Run, result: SearchResult) -> str:
     """One finished search."""
-    result = run.result or {}
-    test, best = result.get("test") or {}, result.get("best") or {}
-    if "test_accuracy" in result:
-        figures = ", ".join(f"{name} {value:.2f} %" for name, value in result["test_accuracy"].items() if value is not None)
-        if not figures:
-            return f"{run.label} chose {best.get('arch')}; no table says how it does when trained."
-        where = "in its table" if result.get("best_possible") else "on images kept apart"
-        steps = result["budgets"].get("steps")
-        how = f"in {steps:,} steps, without a look at any accuracy" if steps else f"with {result['budgets']['scored']} queries"
-        return f"The winner of {run.label} has test accuracy {figures} {where}, found {how}."
-    losses = [event["test"]["logloss"] for event in run.best_events if "test" in event]
-    interval = mean_interval(losses)
+    if not run.searches_clicks:
+        return _single_by_accuracy(run, result)
+    test = result.test
+    interval = mean_interval(run.test_losses)
     if interval:
-        spread = f" (95 % interval {interval[0]:.5f} to {interval[1]:.5f} over {len(losses)} training seeds)"
+        spread = f" (95 % interval {interval[0]:.5f} to {interval[1]:.5f} over {len(run.test_losses)} training seeds)"
     else:
         spread = " (one training seed, so its spread is not known)"
     said = f"The winner of {run.label} reaches test log loss {test['logloss']:.5f}{spread}"
-    if test.get("auc") is not None:
-        said += f", AUC {test['auc']:.5f}{_auc_spread(run, test['auc'])}"
+    auc = test.get("auc")
+    if auc is not None:
+        said += f", AUC {auc:.5f}{_auc_spread(run, auc)}"
     entropy = test.get("normalized_entropy")
     if below := not_better(entropy):  # said first: whatever else is true of it matters less
         said = f"The winner of {run.label} is {below}. It" + said.removeprefix(f"The winner of {run.label}")
     else:
         said += f", better than {GUESS} ({entropy:.3f} times that loss)"
-    params = f" It has {best['params']:,} parameters." if best.get("params") is not None else ""
-    return said + "." + params
+    params = result.winner.cost.get("params")
+    return said + "." + (f" It has {params:,.0f} parameters." if params is not None else "")
+
+
+def _single_by_accuracy(run: Run, result: SearchResult) -> str:
+    if run.trainings_asked:
+        return (
+            f"The winner of {run.label} has test accuracy {result.test['accuracy']:.2f} % on images kept apart; validation chose it "
+            f"from {len(result.finalists)} finalists out of {result.budget.scored:,} candidates."
+        )
+    shown = accuracies(result)
+    if not shown:
+        return f"{run.label} chose {result.winner.text or result.winner.key}; no table says how it does when trained."
+    if is_gradient(run):
+        how = f"in {result.budget.steps:,} steps, without a look at any accuracy"
+    else:
+        how = f"with {result.budget.scored:,} queries"
+    return f"The winner of {run.label} has in its table the test accuracy in percent: {shown}. It was found {how}."
 
 
 def _auc_spread(run: Run, auc: float) -> str:
-    event: dict[str, Any] = next((e["test"] for e in run.best_events if "test" in e), {})
-    if not event.get("rows") or event.get("clicks") is None:
+    test = next((training.test for training in run.winner_trainings if training.test is not None), None)
+    interval = auc_interval(auc, test.clicks, test.rows - test.clicks) if test is not None else None
+    if test is None or interval is None:
         return ""
-    found = auc_interval(auc, event["clicks"], event["rows"] - event["clicks"])
-    return (
-        f" (95 % interval {found[0]:.5f} to {found[1]:.5f} over {event['rows']:,} test rows)" if found else ""
-    )
+    return f" (95 % interval {interval[0]:.5f} to {interval[1]:.5f} over {test.rows:,} test rows)"
 
 
-def _several(runs: Sequence[Run]) -> str:
-    losses = {run.label: run.result["test"]["logloss"] for run in runs if run.result}
+def _several(done: Sequence[tuple[Run, SearchResult]]) -> str:
+    losses = {run.label: loss for run, result in done if (loss := result.test.get("logloss")) is not None}
     low = min(losses, key=lambda label: losses[label])
-    below = [run.label for run in runs if run.result and not_better(run.result["test"].get("normalized_entropy"))]
+    below = [run.label for run, result in done if not_better(result.test.get("normalized_entropy"))]
     named = f"winner of {below[0]} is" if len(below) == 1 else f"winners of {', '.join(below)} are"
     floor = f" The {named} {NOT_BETTER}." if below else ""
-    groups = {True: [], False: []}  # type: dict[bool, list[float]]
-    for run in runs:
+    groups: dict[bool, list[float]] = {True: [], False: []}
+    for run, _ in done:
         groups[run.method == "random"].append(losses[run.label])
     if groups[True] and groups[False]:
         gap = fmean(groups[False]) - fmean(groups[True])
@@ -137,19 +149,24 @@ def _several(runs: Sequence[Run]) -> str:
     )
 
 
-def _several_on_tables(runs: Sequence[Run]) -> str:
-    """Accuracies on the first data set of the table, by method."""
-    by_method: dict[str, list[float]] = {}
-    data = next((name for run in runs for name in (run.result or {})["test_accuracy"]), None)
+def _several_by_accuracy(done: Sequence[tuple[Run, SearchResult]]) -> str:
+    """Accuracies by method; of a table with several data sets those on the first."""
+    data = next((name for _, result in done for name in result.test), None)
     if data is None:
-        return " ".join(map(_single, runs))
-    for run in runs:
-        value = ((run.result or {}).get("test_accuracy") or {}).get(data)
+        return " ".join(_single(*one) for one in done)
+    by_method: dict[str, list[float]] = {}
+    for run, result in done:
+        value = result.test.get(data)
         if value is not None:
-            by_method.setdefault(f"{run.method}, {(run.result or {})['budgets']['scored']} queries", []).append(value)
+            spent = f"{run.proposed:,} {unit_of(run)}"
+            by_method.setdefault(f"{run.method}, {spent}", []).append(value)
     order = sorted(by_method, key=lambda name: -fmean(by_method[name]))
-    parts = [f"{fmean(by_method[name]):.2f} % ({name}, {len(by_method[name])} search{'es' * (len(by_method[name]) > 1)})" for name in order]
-    return f"Mean test accuracy on {data} of what the searches chose: {'; '.join(parts)}."
+    parts = [
+        f"{fmean(by_method[name]):.2f} % ({name}, {len(by_method[name])} search{'es' * (len(by_method[name]) > 1)})"
+        for name in order
+    ]
+    where = "" if data == "accuracy" else f" on {data}"
+    return f"Mean test accuracy{where} of what the searches chose: {'; '.join(parts)}."
 
 
 def _gap_spread(one: Sequence[float], other: Sequence[float]) -> str:
@@ -166,26 +183,25 @@ def _gap_spread(one: Sequence[float], other: Sequence[float]) -> str:
 def _unfinished(run: Run) -> str:
     if run.finished:
         return ""
-    final = run.config.get("final") or {}
-    total, unit = total_of(run.config), unit_of(run.config)
-    told = f"{len(run.candidates):,}" + (f" of {total:,} {unit}" if total else f" {unit}")
-    said = f"{run.label} stopped before its end, so there is no verdict: {told} were done"
-    if run.on_clicks:
-        said += f", {len(run.trained)} of {final.get('top', 0) * final.get('seeds', 1)} trainings"
+    total, unit = run.manifest.proposals, unit_of(run)
+    done = f"{run.proposed:,}" + (f" of {total:,} {unit}" if total else f" {unit}")
+    said = f"{run.label} stopped before its end, so there is no verdict: {done} were done"
+    if run.trainings_asked:
+        said += f", {len(run.trained)} of {run.trainings_asked} trainings"
     said += ", test was not read"
-    best = run.best_by_score
-    if best is not None and run.is_vote:
-        said += f". Candidate {best['index'] + 1} leads the vote of {', '.join(run.objectives)} so far (a vote on scores; it says nothing about the loss yet)"
-    elif best is not None and run.goal is not None:
-        said += f". Best by {run.goal[0]} so far: candidate {best['index'] + 1}, {number(best['values'][run.goal[0]])} (a score, not a loss; it has no interval)"
+    ranking = Ranking(run)
+    best, goal = ranking.best, ranking.goal
+    if best is not None and ranking.is_vote:
+        said += f". Candidate {best.index + 1} leads the vote of {ranking.voices} so far (a vote on scores; it says nothing about the loss yet)"
+    elif best is not None and best.values is not None and goal is not None:
+        said += f". Best by {goal[0]} so far: candidate {best.index + 1}, {number(best.values[goal[0]])}"
+        if run.setting("evaluator") == "proxy":
+            said += f" (a score, not {'a loss' if run.metric.name == 'logloss' else 'an accuracy'}; it has no interval)"
     return said + "."
 
 
 def _not_compared(run: Run) -> str:
-    return (
-        "It has not been compared with a hand-crafted model on the same rows yet: "
-        f"recnas compare --data {run.data.get('path', 'DATA')} --models dlrm deepfm dcn-v2 {run.path}:best --out runs/compare"
-    )
+    return f"It has not been compared with a hand-crafted model on the same rows yet: {compare_command(run)}"
 
 
 def _best_proxy(summary: Table) -> str:

@@ -20,6 +20,8 @@ MAY_DIFFER = (
     "config.images.path",
     "*.checkpoint_seconds",
 )
+# They follow from the config, which is compared; a reader should not need the settings' classes to know them.
+_FOLLOW = ("objectives.*", "directions.*", "metric.*", "combine", "proposals", "phases", "task")
 _LONGEST = 60  # characters of a value that are shown
 _ABSENT = object()
 
@@ -64,7 +66,7 @@ def differences(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
             lines += _other_data(was, now)
             continue
         for path, old, new in _leaves(name, was, now):
-            if not any(fnmatch(path, free) for free in MAY_DIFFER):
+            if not any(fnmatch(path, free) for free in (*MAY_DIFFER, *_FOLLOW)):
                 lines.append(_line(path, old, new))
     return lines
 

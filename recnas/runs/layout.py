@@ -8,7 +8,13 @@ MANIFEST = "manifest.json"
 LEDGER = "ledger.jsonl"
 RESULT = "result.json"
 WINNER_FILE = "winner.json"
+WINNER_FOLDER = "winner"  # its last training
+WARMUP_FOLDER = "warmup"
+SCHEMA = "schema.json"  # the inputs of a training
 LEADERBOARD = "leaderboard.json"
+TRAINED_TABLE = "table.parquet"
+
+PHASES = ("warmup", "search", "finalists", "winner")  # of a search, in order; a task may leave some out
 
 NETWORK = "network/"  # prefixes of tensor names in a checkpoint
 EMBEDDINGS = "embeddings/"

@@ -88,16 +88,40 @@ class Scored(Record):
     seconds: float = 0.0
 
 
+class Evaluated(Record):
+    """A trained click model on the rows of one split."""
+
+    rows: int
+    clicks: int
+    logloss: float | None = None
+    auc: float | None = None
+    normalized_entropy: float | None = None
+    calibration: float | None = None
+    calibration_error: float | None = None
+    click_rate: float | None = None
+    mean_prediction: float | None = None
+    reasons: dict[str, str] = {}  # why a metric is None
+
+
 class SeedTraining(Record):
-    """One seed of a training run."""
+    """One seed of a training run; a split that was not evaluated is None."""
 
     event: Literal["seed"] = "seed"
     seed: int
     steps: int = 0
     train_curve: list[tuple[int, float]] = []
-    valid: Metrics = {}
-    test: Metrics = {}
+    valid: Evaluated | None = None
+    test: Evaluated | None = None
     seconds: float = 0.0
+
+
+class CheckedSubnet(Record):
+    """A random subnet of a warmed supernet, with the shared weights."""
+
+    event: Literal["subnet"] = "subnet"
+    key: str
+    arch: dict[str, Any]
+    valid: Evaluated
 
 
 class FinalTest(Record):
@@ -181,9 +205,11 @@ _LINES: dict[str, TypeAdapter[Any]] = {
     "search": TypeAdapter(SearchLine),
     "compare": TypeAdapter(CompareLine),
     "train": TypeAdapter(SeedTraining),
+    "warmup": TypeAdapter(CheckedSubnet),
     "bench": TypeAdapter(Trained),
     "scores": TypeAdapter(Scored),
 }
+KINDS = tuple(_LINES)  # of runs whose lines are records
 
 
 def read_lines(kind: str, lines: Iterable[Mapping[str, Any]], source: str) -> list[Any]:

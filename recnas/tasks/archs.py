@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from recnas.errors import RunError, SpaceError
-from recnas.runs.folder import RunDir
-from recnas.runs.layout import WINNER_FILE
+from recnas.runs.read import read_run
+from recnas.runs.run import CTR, Run
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.json import from_dict, load_arch
 
@@ -27,26 +27,32 @@ def named_arch(name: str) -> NasrecArch:
         raise SpaceError(f"{name} is a folder, and an architecture is needed.", f"For the winner of a run: {name}:best")
     run, colon, which = name.rpartition(":")
     if colon and run:
-        return _of_run(RunDir.open(run), which)
+        return _of_run(read_run(run), which)
     raise SpaceError(f"There is no architecture file {name}.", f"Check the path, or name one by {FORMS}.")
 
 
-def _of_run(run: RunDir, which: str) -> NasrecArch:
-    manifest = run.manifest()
-    if which == "best" and manifest["kind"] == "train":
-        return from_dict(manifest["arch"])
-    if manifest["kind"] != "search":
+def _of_run(run: Run, which: str) -> NasrecArch:
+    if run.kind not in ("search", "train"):
         raise RunError(
-            f"{run.path} is the folder of a {manifest['kind']} run; it holds no architecture {which!r}.",
+            f"{run.path} is the folder of a {run.kind} run; it holds no architecture {which!r}.",
             f"Name a search, a training or a file: {FORMS}.",
         )
+    check_clicks(run)
     if which == "best":
-        if not (run.path / WINNER_FILE).exists():
+        if run.winner_arch is None:
             raise RunError(f"{run.path} has no winner yet.", f"Continue it: recnas search --resume {run.path}")
-        return load_arch(run.path / WINNER_FILE)
-    candidates = [event for event in run.ledger.read() if event.get("event") == "candidate"]
-    for event in candidates:
-        if which.isdigit() and event.get("index") == int(which) - 1 and "arch" in event:
-            return from_dict(event["arch"])
-    has = f"it has candidates 1 to {len(candidates)}" if candidates else "it has no candidates yet"
+        return from_dict(run.winner_arch)
+    candidate = run.by_index.get(int(which) - 1) if which.isdigit() else None
+    if candidate is not None:
+        return from_dict(candidate.arch)
+    has = f"it has candidates 1 to {len(run.candidates)}" if run.candidates else "it has no candidates yet"
     raise RunError(f"{run.path} has no architecture {which!r}; {has}.", f"Write {run.path}:best or {run.path}:1")
+
+
+def check_clicks(run: Run) -> None:
+    """Refuse networks that read images where a click model is needed."""
+    if run.task != CTR:
+        raise RunError(
+            f"{run.path} is a search of the task {run.task}; its networks read images and predict no clicks.",
+            f"To see its winner: recnas draw {run.path}:best -o best.svg",
+        )

@@ -15,13 +15,14 @@ from typing import Any, ClassVar, Literal
 from recnas.engines.base import Work
 from recnas.engines.execution import Execution
 from recnas.runs.folder import RunDir
+from recnas.runs.layout import PHASES
 from recnas.runs.records import Metrics
 from recnas.searchers.objective import Objectives
 from recnas.searchers.pool import PoolScores
 from recnas.searchers.settings import LimitSettings, SearcherSettings
 from recnas.space.base import Space
 
-WARMUP, SEARCH, FINALISTS, WINNER = "warmup", "search", "finalists", "winner"  # phases
+WARMUP, SEARCH, FINALISTS, WINNER = PHASES
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,11 @@ class Task(ABC):
         """What must be measured, such as latency; only asked for where a limit or an objective names it."""
         return {}
 
+    @property
+    def proxies(self) -> tuple[str, ...]:
+        """Names of the proxies that every candidate is scored by, objectives or not."""
+        return ()
+
     def plain(self, arch: Any) -> Any:
         """The architecture of a candidate, where candidates carry more than that."""
         return arch
@@ -94,8 +100,11 @@ class Task(ABC):
     def warn(self, how: Execution) -> None:  # noqa: B027 - nothing to say by default
         """Say what a user should know of the data before time is spent on them."""
 
-    def prepare(self, run: RunDir, how: Execution, threads: int) -> None:  # noqa: B027 - most have none
-        """The phase `warmup`, for tasks that have it; what is there already is not made again."""
+    def prepare(self, run: RunDir, how: Execution) -> None:  # noqa: B027 - most have none
+        """The phase `warmup`, for tasks that have it; what is there already is not made again.
+
+        Here and in `finish`, `how.threads` is the number of threads of the run.
+        """
 
     @abstractmethod
     def evaluator(self, run: RunDir) -> Work:

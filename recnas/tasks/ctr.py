@@ -55,6 +55,10 @@ class CtrTask(Task):
         return {"data": data_facts(self.data.path, self.data.fingerprint, out)}
 
     @property
+    def proxies(self) -> tuple[str, ...]:
+        return self.config.score.proxies if self.config.evaluator == "proxy" else ()
+
+    @property
     def fingerprint(self) -> str:
         return self.data.fingerprint
 
@@ -75,10 +79,10 @@ class CtrTask(Task):
     def warn(self, how: Execution) -> None:
         warn_of_data(self.data, how.progress)
 
-    def prepare(self, run: RunDir, how: Execution, threads: int) -> None:
+    def prepare(self, run: RunDir, how: Execution) -> None:
         folder = run.path / WARMUP
         if self._needs_supernet and not (folder / "result.json").exists():
-            warmup(self._warmup_config(threads), folder, how.progress)
+            warmup(self._warmup_config(how.threads), folder, how.progress)
 
     @property
     def _needs_supernet(self) -> bool:
@@ -145,7 +149,7 @@ class CtrTask(Task):
             arch,
             self.data,
             run.path / WINNER,
-            final.retrain_settings or final.train,
+            (final.retrain_settings or final.train).model_copy(update={"threads": how.threads}),
             final.retrain_seeds,
             self.seed,
             how.progress,

@@ -56,6 +56,10 @@ class ImagesTask(Task):
         return {"data": seen, "images": {"name": self.images.name, "fingerprint": self._fingerprint}}
 
     @property
+    def proxies(self) -> tuple[str, ...]:
+        return self.config.score.proxies if self.config.evaluator == "proxy" else ()
+
+    @property
     def fingerprint(self) -> str:
         return self._fingerprint
 

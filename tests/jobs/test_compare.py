@@ -13,9 +13,11 @@ from sklearn.metrics import log_loss, roc_auc_score
 from recnas.cli.main import main
 from recnas.data.prepare import PrepareOptions, prepare
 from recnas.data.synthetic import generate
+from recnas.engines.execution import Execution
 from recnas.errors import RunError
 from recnas.jobs.compare import compare
 from recnas.runs.folder import RunDir, write_json
+from recnas.runs.records import Budget, SearchResult, Winner
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
 from recnas.train.settings import TrainSettings
@@ -140,8 +142,8 @@ def test_a_killed_run_ends_with_the_same_numbers_and_workers_do_not_matter(
     criteo_data, tmp_path: Path, monkeypatch
 ):
     models = ["deepfm", "sklearn-lr"]
-    whole = compare(criteo_data, tmp_path / "whole", models, settings=QUICK, seeds=2, tune=2, workers=2)
-    one = compare(criteo_data, tmp_path / "one", models, settings=QUICK, seeds=2, tune=2, workers=1)
+    whole = compare(criteo_data, tmp_path / "whole", models, settings=QUICK, seeds=2, tune=2, how=Execution(workers=2))
+    one = compare(criteo_data, tmp_path / "one", models, settings=QUICK, seeds=2, tune=2)
     assert without_times(one) == without_times(whole)
     assert without_times(events(tmp_path / "one")) == without_times(events(tmp_path / "whole"))
 
@@ -186,15 +188,16 @@ def test_a_killed_run_ends_with_the_same_numbers_and_workers_do_not_matter(
 
 def test_kept_weights_give_the_kept_predictions(criteo_data, tmp_path: Path):
     from recnas.data.loader import BatchLoader
-    from recnas.jobs.compare.entrants import Entrant, build_entrant
+    from recnas.jobs.compare.entrants import HandCrafted
     from recnas.train.checkpoint import load_latest
 
     compare(criteo_data, tmp_path / "run", ["wide-deep"], settings=QUICK, seeds=1, keep=True)
     folder = tmp_path / "run" / "models" / "wide-deep-seed-0"
     saved = load_latest(folder)
     facts = json.loads((folder / "model.json").read_text())
-    entrant = Entrant(**{**facts["model"], "options": ()})
-    built = build_entrant(entrant, facts["choice"], criteo_data.schema, QUICK, 5, torch.device("cpu"))
+    assert facts["model"] == {"kind": "hand-crafted", "model": "wide-deep"}
+    entrant = HandCrafted("wide-deep", "wide-deep")
+    built = entrant.build(facts["choice"], criteo_data.schema, QUICK, 5, torch.device("cpu"))
     with torch.no_grad():
         for name, parameter in built.network.named_parameters():
             parameter.copy_(saved.tensors[f"network/{name}"])
@@ -218,10 +221,14 @@ def test_kept_weights_give_the_kept_predictions(criteo_data, tmp_path: Path):
 def finished_search(path: Path, data, arch_file: Path) -> Path:
     """What `recnas search` leaves, as far as a comparison reads it."""
     settings = TrainSettings(layernorm=False).model_dump(mode="json")
-    RunDir.create(path, "search", config={"final": {"train": settings, "retrain_train": None}},
+    RunDir.create(path, "search", task="ctr", config={"final": {"train": settings, "retrain_settings": None}},
                   data={"path": str(data.path), "fingerprint": data.fingerprint})  # fmt: skip
-    shutil.copy(arch_file, path / "best.json")
-    write_json(path / "result.json", {})
+    shutil.copy(arch_file, path / "winner.json")
+    result = SearchResult(
+        task="ctr", method="random", metric="logloss", winner=Winner(key="k", index=0, arch={}), valid={}, test={},
+        objectives={"sigeo": "max"}, seeds={}, budget=Budget(proposed=1), seconds={}, data=data.fingerprint,
+    )  # fmt: skip
+    write_json(path / "result.json", result.to_json())
     return path
 
 
@@ -265,11 +272,12 @@ def test_every_mistake_is_reported_at_once(criteo_data, arch_file: Path, tmp_pat
     assert "--reference dlrm is not among the models" in capsys.readouterr().err
     assert main([*base, "--tune", "500"]) == 2
     assert "Every model gets the same" in capsys.readouterr().err
-    assert main([*base, "--seeds", "0", "--workers", "0", "learning=3"]) == 2
+    assert main([*base, "--seeds", "0", "learning=3"]) == 2
     message = capsys.readouterr().err
     assert "--seeds must be at least 1" in message
-    assert "--workers must be at least 1" in message
     assert "unknown key 'learning'" in message
+    assert main([*base, "--workers", "0"]) == 2
+    assert "--workers must be at least 1" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
@@ -294,9 +302,9 @@ def test_a_model_that_diverges_is_reported_and_the_others_go_on(criteo_data, tmp
 
 
 def test_a_floor_that_is_not_installed_is_skipped_with_the_reason(criteo_data, tmp_path: Path, monkeypatch):
-    from recnas.jobs import compare_floors
+    from recnas.bench import other_models
 
-    monkeypatch.setattr(compare_floors.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(other_models.importlib.util, "find_spec", lambda name: None)
     board = compare(criteo_data, tmp_path / "run", ["lr", "lightgbm"], settings=QUICK, seeds=1)
     assert "pip install lightgbm" in board["skipped"]["lightgbm"]
     assert len(board["models"]) == 1

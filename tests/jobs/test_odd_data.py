@@ -14,17 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from recnas.jobs.search_settings import SearchConfig
 
 from recnas.cli.main import main
 from recnas.config import check_settings
 from recnas.data.prepare import PrepareOptions, prepare
+from recnas.engines.execution import Execution
 from recnas.jobs.compare import compare
 from recnas.jobs.search import search
 from recnas.progress import Progress
 from recnas.report.content import make_report
 from recnas.report.state import describe, state_of
 from recnas.report.write import write_report
+from recnas.tasks.settings import CtrSearchConfig
 from recnas.train.settings import TrainSettings
 
 
@@ -75,15 +76,16 @@ ZOO = {
 }
 
 
-def laptop(data: Path) -> SearchConfig:
+def laptop(data: Path) -> CtrSearchConfig:
     """configs/synthetic/laptop.yaml, cut down to seconds."""
     proxies = {"sigeo": "max", "jacob_cov": "max", "naswot": "max", "ntk_cond": "min"}
     return check_settings(
-        SearchConfig,
+        CtrSearchConfig,
         {
-            "data": str(data), "space": {"name": "nasrec-small", "blocks": 2}, "warmup": {"share": 0.1, "least_steps": 3},
+            "data": str(data), "space": {"name": "nasrec-small", "blocks": 2}, "warmup": {"data_share": 0.1, "least_steps": 3},
             "score": {"proxies": list(proxies), "batches": 2, "batch_size": 16}, "objectives": proxies, "combine": "vote",
-            "search": {"evolution": {"population": 3, "generations": 2, "children": 1, "tournament": 2}}, "final": {"top": 1},
+            "search": {"method": "evolution", "population": 3, "generations": 2, "children": 1, "tournament": 2},
+            "final": {"candidates": 1},
         },
         "the test",
     )  # fmt: skip
@@ -96,10 +98,10 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     raw = odd.write(folder)
     data = prepare(str(odd.recipe(folder)), [raw], folder / "data", PrepareOptions())
     said = io.StringIO()
-    search(laptop(data.path), folder / "first", workers=1, progress=Progress(said, plain_seconds=0))
+    search(laptop(data.path), folder / "first", Execution(progress=Progress(said, plain_seconds=0)))
     (folder / "progress.txt").write_text(said.getvalue())
     models = ["lr", "dcn-v2"] if odd.sparse else ["dnn"]  # the others need categorical columns, and say so
-    compare(data, folder / "cmp", [*models, f"{folder / 'first'}:best"], None, TrainSettings(), seeds=2, workers=1)
+    compare(data, folder / "cmp", [*models, f"{folder / 'first'}:best"], None, TrainSettings(), seeds=2)
     return data.path, folder / "first", folder / "cmp"
 
 
@@ -135,7 +137,7 @@ def test_progress_of_a_vote_names_who_leads(runs: tuple[Path, Path, Path]):
 
 def test_odd_data_can_be_watched(runs: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]):
     _, first, compared = runs
-    for run in (first, compared, first / "best", first / "warmup"):
+    for run in (first, compared, first / "winner", first / "warmup"):
         assert main(["watch", str(run), "--once"]) == 0
         assert "finished" in capsys.readouterr().out
         assert describe(state_of(run))

@@ -15,9 +15,15 @@ import pytest
 
 from recnas.cli.main import main
 from recnas.report.write import write_report
+from recnas.runs.read import read_run
+from recnas.runs.records import Candidate, Evaluated, PhaseDone, SeedTraining
+from recnas.runs.results import WarmupResult
 from tests.unit.report.small_runs import (
+    as_lines,
     candidate,
     many_candidates,
+    train_result,
+    trained,
     write_compare,
     write_data,
     write_run,
@@ -124,7 +130,7 @@ def test_a_run_that_stopped_half_way(tmp_path: Path):
 @pytest.mark.parametrize(
     "lines", [[], [candidate(0, 1.0)], [candidate(0, None, failed="broken")]], ids=["none", "one", "failed"]
 )
-def test_hardly_any_candidates(tmp_path: Path, lines: list[dict]):
+def test_hardly_any_candidates(tmp_path: Path, lines: list[Candidate]):
     text, _ = report(tmp_path, write_search(tmp_path / "tiny", lines=lines, finished=False))
     Page(text)
     assert "What was not done" in headings(text)
@@ -132,14 +138,8 @@ def test_hardly_any_candidates(tmp_path: Path, lines: list[dict]):
 
 def test_one_candidate_that_won(tmp_path: Path):
     run = write_search(tmp_path / "one")
-    lines = [
-        line
-        for line in map(json.loads, (run / "ledger.jsonl").read_text().splitlines())
-        if line.get("event") != "candidate" and line.get("key") in (None, "nasrec-0005")
-    ]
-    (run / "ledger.jsonl").write_text(
-        "".join(json.dumps(line) + "\n" for line in [candidate(5, 50.0), *lines])
-    )
+    kept = [*read_run(run).of(PhaseDone), *trained(5, [0.55, 0.59])]
+    (run / "ledger.jsonl").write_text(as_lines([candidate(5, 50.0), *kept]))
     text, written = report(tmp_path, run)
     Page(text)
     assert written["verdict"].startswith("The winner of one reaches test log loss 0.51000")
@@ -169,8 +169,6 @@ def test_four_runs_together(tmp_path: Path):
 
 
 def test_other_kinds_of_runs(tmp_path: Path):
-    from tests.unit.report.small_runs import trained
-
     bench = write_run(
         tmp_path / "bench",
         {"kind": "bench", "data": {"path": "x", "fingerprint": "f" * 64}},
@@ -179,24 +177,14 @@ def test_other_kinds_of_runs(tmp_path: Path):
     text, written = report(tmp_path, bench)
     assert "no verdict" in written["verdict"]
     assert 'id="fig-pareto"' in text
-    result = {
-        "key": "k",
-        "seeds": [0],
-        "params": 5,
-        "macs": 7,
-        "test": {"logloss": {"mean": 0.5, "std": None, "values": [0.5]}},
-    }
-    train = write_run(
-        tmp_path / "train",
-        {"kind": "train"},
-        [{"event": "seed", "seed": 0, "test": {"logloss": 0.5, "auc": None}}],
-        result=result,
-    )
+    line = SeedTraining(seed=0, test=Evaluated(rows=100, clicks=20, logloss=0.5))
+    train = write_run(tmp_path / "train", {"kind": "train"}, [line], result=train_result([0.5]))
     assert (
         "train reaches test log loss 0.50000 (one seed, no interval)" in report(tmp_path, train)[1]["verdict"]
     )
+    warmed = WarmupResult(share=0.1, rows=80, steps=5, batch_size=16, seconds=1.0)
     warmup = write_run(
-        tmp_path / "warm", {"kind": "warmup", "config": {"warmup": {"share": 0.1}}}, [], result={"share": 0.1}
+        tmp_path / "warm", {"kind": "warmup", "config": {"warmup": {"data_share": 0.1}}}, [], result=warmed
     )
     Page(report(tmp_path, warmup)[0])
 

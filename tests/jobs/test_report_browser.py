@@ -55,14 +55,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reported")
     data = write_data(folder / "data")
     lines, others = many_candidates(300), many_candidates(128, 1)
-    best = sorted(range(300), key=lambda index: -lines[index]["values"]["sigeo"])[:10]
+    best = sorted(range(300), key=lambda index: -lines[index].values["sigeo"])[:10]
     more = [
         event
         for rank, index in enumerate(best[1:])
         for event in trained(index, [0.58 + rank * 7 % 5 / 100, 0.59 + rank * 3 % 7 / 100])
     ]
     first = write_search(folder / "first", data, lines=[*lines, *more], winner=best[0])
-    top = max(range(128), key=lambda index: others[index]["values"]["sigeo"])
+    top = max(range(128), key=lambda index: others[index].values["sigeo"])
     drawn = write_search(folder / "random", data, lines=others, method="random", shift=0.01, winner=top)
     write_report([first, drawn, write_compare(folder / "compare", data)], folder / "report.html")
     return folder / "report.html"

@@ -1,4 +1,4 @@
-"""Scoring lists of architectures, building a small table, and laying proxies beside it."""
+"""Scoring lists of architectures, building a small table, and comparing proxies with it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from recnas.jobs.settings import CheckSettings, SpaceSettings, WarmupConfig, WarmupShare
 
 from recnas.cli.main import main
+from recnas.engines.execution import Execution
 from recnas.errors import DataError, RunError, SpaceError
-from recnas.evaluators.proxy import ScoreSettings
+from recnas.evaluators.settings import ScoreSettings
 from recnas.jobs.bench import BenchSettings, bench_build
 from recnas.jobs.score import draw_archs, score_archs
+from recnas.space.settings import SpaceSettings
+from recnas.train.settings import CheckSettings, WarmupConfig, WarmupShare
 from recnas.train.warmup import load_warmed, warmup
 
 SPACE = SpaceSettings(blocks=3)
@@ -23,7 +25,7 @@ SETTINGS = ScoreSettings(proxies=("sigeo", "naswot", "params"), batches=2, batch
 @pytest.fixture(scope="module")
 def warm(criteo_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("warm") / "run"
-    share = WarmupShare(share=0.05, least_steps=10)
+    share = WarmupShare(data_share=0.05, least_steps=10)
     warmup(WarmupConfig(data=str(criteo_data.path), space=SPACE, warmup=share, check=CheckSettings(archs=0)), out)
     return out
 
@@ -36,7 +38,7 @@ def bench(criteo_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without_clock(results) -> list[dict]:
-    return [{name: value for name, value in result.items() if name != "seconds"} for result in results]
+    return [{name: value for name, value in line.to_json().items() if name != "seconds"} for line in results]
 
 
 def test_scores_come_in_order_once_per_network_and_resume(warm: Path):
@@ -44,11 +46,11 @@ def test_scores_come_in_order_once_per_network_and_resume(warm: Path):
     archs = draw_archs(space, 0, 4)
     archs.append(archs[1])
     first = list(score_archs(warm, archs, SETTINGS))
-    assert [result["arch"] for result in first] == archs
-    assert first[4]["scores"] == first[1]["scores"]
-    assert first[4]["seconds"] == first[1]["seconds"], "the same network was scored again"
-    assert set(first[0]["scores"]) == {"sigeo", "naswot", "params"}
-    assert set(first[0]["scores"]["sigeo"]["terms"]) == {"zico", "fr", "loss"}
+    assert [line.arch for line in first] == archs
+    assert first[4].scores == first[1].scores
+    assert first[4].seconds == first[1].seconds, "the same network was scored again"
+    assert set(first[0].scores) == {"sigeo", "naswot", "params"}
+    assert set(first[0].scores["sigeo"].terms) == {"zico", "fr", "loss"}
     assert list(score_archs(warm, archs, SETTINGS)) == first, "not read back from the file"
     (file,) = (warm / "scores").glob("*.jsonl")
     lines = file.read_text().splitlines(keepends=True)
@@ -58,10 +60,10 @@ def test_scores_come_in_order_once_per_network_and_resume(warm: Path):
 
 def test_the_number_of_workers_changes_nothing(warm: Path):
     archs = draw_archs(load_warmed(warm)[0].space, 7, 4)
-    one = without_clock(score_archs(warm, archs, SETTINGS, workers=1))
+    one = without_clock(score_archs(warm, archs, SETTINGS))
     for file in (warm / "scores").glob("*.jsonl"):
         file.unlink()
-    assert without_clock(score_archs(warm, archs, SETTINGS, workers=2)) == one
+    assert without_clock(score_archs(warm, archs, SETTINGS, Execution(workers=2))) == one
 
 
 def test_scoring_leaves_the_warmed_weights_alone(warm: Path):
@@ -74,7 +76,7 @@ def test_scoring_leaves_the_warmed_weights_alone(warm: Path):
 def test_the_command_prints_json_lines(warm: Path, tmp_path: Path, capsys):
     assert main(["score", str(warm), "--random", "2", "--proxies", "sigeo,params", "--json", "--quiet", "--workers", "1", "batches=2", "batch_size=64"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [set(line) for line in lines] == [{"key", "arch", "scores", "seconds"}] * 2
+    assert [set(line) for line in lines] == [{"event", "key", "arch", "scores", "seconds"}] * 2
     file = tmp_path / "archs.jsonl"
     file.write_text("\n".join(json.dumps(line) for line in lines))
     assert main(["score", str(warm), "--archs", str(file), "--workers", "1", "--quiet", "batches=2", "batch_size=64"]) == 0
@@ -99,8 +101,8 @@ def test_a_table_continues_and_does_not_depend_on_workers(criteo_data, bench: Pa
     table = CtrTable.read(bench)
     assert len(table.valid) == 5
     settings = BenchSettings(space=SPACE, rows=1500, eval_rows=500)
-    bench_build(criteo_data, tmp_path / "other", 2, 1, settings, workers=2)
-    assert bench_build(criteo_data, tmp_path / "other", 5, 1, settings, workers=1)["trained"] == 3
+    bench_build(criteo_data, tmp_path / "other", 2, 1, settings, how=Execution(workers=2))
+    assert bench_build(criteo_data, tmp_path / "other", 5, 1, settings)["trained"] == 3
     assert CtrTable.read(tmp_path / "other").valid == table.valid
 
 
@@ -143,7 +145,7 @@ def test_correlate_and_regret(bench: Path, warm: Path, tmp_path: Path, capsys):
 
 def test_a_second_warm_up_is_laid_beside_the_first(bench: Path, warm: Path, criteo_data, tmp_path: Path, capsys):
     cold = tmp_path / "cold"
-    warmup(WarmupConfig(data=str(criteo_data.path), space=SPACE, warmup=WarmupShare(share=0), check=CheckSettings(archs=0)), cold)
+    warmup(WarmupConfig(data=str(criteo_data.path), space=SPACE, warmup=WarmupShare(data_share=0), check=CheckSettings(archs=0)), cold)
     command = ["correlate", str(cold), str(warm), "--table", str(bench), "--proxies", "sigeo,params", "--batches", "2", "--batch-size", "64", "--quiet"]
     assert main([*command, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]

@@ -19,7 +19,7 @@ def run_script(path: Path, text: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_plain_script_runs_once_and_searches(criteo_data, tmp_path: Path):
-    config = as_yaml(small_search(criteo_data.path, final={"top": 1, "rows": 500}), tmp_path / "small.yaml")
+    config = as_yaml(small_search(criteo_data.path, final={"candidates": 1, "rows": 500}), tmp_path / "small.yaml")
     done = run_script(
         tmp_path / "plain.py",
         f"import recnas\nprint('begins')\nrun = recnas.search({str(config)!r}, 'run', workers=2)\nprint(run.best.arch.key, __file__, __spec__)\n",

@@ -19,9 +19,11 @@ import os, sys
 config, out, after, cores = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 if cores == 1:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-from recnas.jobs.search_kinds import kept_search, load_search, run_search
+from recnas.engines.execution import Execution
+from recnas.jobs.search import search
 from recnas.progress import Progress
 from recnas.runs.folder import RunDir
+from recnas.tasks.registry import kept_search, load_search
 
 class Interrupting(Progress):
     steps = 0
@@ -33,7 +35,7 @@ class Interrupting(Progress):
 
 settings = load_search(config) if config != "-" else kept_search(RunDir.open(out))
 try:
-    run_search(settings, out, 1, Interrupting(quiet=True))
+    search(settings, out, Execution(progress=Interrupting(quiet=True)))
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -55,8 +57,8 @@ def config(criteo_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
     often = {"checkpoint_seconds": 0}  # after every step
     settings = small_search(
         criteo_data.path,
-        train={**often, "batch_size": 256},
-        final={"top": 2, "rows": 2000, "train": {**often, "batch_size": 1024, "clip": 1.0}},
+        supernet={**often, "batch_size": 256},
+        final={"candidates": 2, "rows": 2000, "train": {**often, "batch_size": 1024, "clip": 1.0}},
     )
     return as_yaml(settings, tmp_path_factory.mktemp("threads") / "small.yaml")
 
@@ -72,19 +74,19 @@ def straight(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_that_goes_on_with_fewer_threads_or_cores_gives_the_same_bits(config: Path, straight: Path, tmp_path: Path, after: int):
     cut = tmp_path / "run"
     assert run(config, cut, after) == 130
-    assert (cut / "best").exists() == (after > 30)
+    assert (cut / "winner").exists() == (after > 30)
     assert run("-", cut, threads=1, cores=1) == 0
     assert what_counts(cut) == what_counts(straight)
     assert weights(cut) == weights(straight)
 
 
 def test_the_manifests_say_how_many_threads_there_were(straight: Path):
-    for folder in (straight, straight / "warmup", straight / "best"):
+    for folder in (straight, straight / "warmup", straight / "winner"):
         assert json.loads((folder / "manifest.json").read_text())["threads"] == 2
 
 
 def test_another_number_on_an_existing_run_is_refused(config: Path, straight: Path, capsys):
-    assert main(["search", str(config), "--out", str(straight), "--quiet", "train.threads=1"]) == 2
+    assert main(["search", str(config), "--out", str(straight), "--quiet", "supernet.threads=1"]) == 2
     said = capsys.readouterr().err
-    assert "train.threads was null, now 1" in said
+    assert "threads was 2, now 1" in said
     assert "threads was 2, now 1" in said

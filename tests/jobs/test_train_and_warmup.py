@@ -9,6 +9,7 @@ import torch
 
 from recnas.cli.main import main
 from recnas.errors import RunError
+from recnas.seeds import stream
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
 from recnas.train.evaluate import evaluate
@@ -77,7 +78,7 @@ def test_train_faults_are_reported_together(criteo_data, arch_file: Path, tmp_pa
 def warm(criteo_data, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("warm") / "run"
     assert main(["warmup", "synthetic/warmup", "--out", str(out), "--quiet", f"data={criteo_data.path}", "space.blocks=2",
-                 "warmup.data_share=0.3", "check.archs=3", "check.rows=1000", "train.lr=0.03"]) == 0  # fmt: skip
+                 "warmup.data_share=0.3", "check.archs=3", "check.rows=1000", "supernet.lr=0.03"]) == 0  # fmt: skip
     return out
 
 
@@ -86,7 +87,7 @@ def test_a_warmed_supernet_loads_with_the_weights_it_was_checked_with(warm: Path
     supernet, embeddings, data, config = load_warmed(warm)
     events = [json.loads(line) for line in (warm / "ledger.jsonl").read_text().splitlines()]
     assert len(events) == 3
-    rng = np.random.default_rng([config.seed, 1])
+    rng = stream(config.seed, "warmup-check")
     for event in events:
         arch = supernet.space.sample(rng)
         assert arch.shared_key == event["key"]
@@ -130,22 +131,13 @@ def test_a_supernet_of_other_data_is_refused(warm: Path, tmp_path: Path):
 
 
 def test_every_shipped_config_is_valid():
-    from recnas.jobs.cell_scores import CellCorrelation
-    from recnas.jobs.search_kinds import load_search
-    from recnas.jobs.settings import WarmupConfig
+    from recnas.cli.shipped import settings_class, shipped_configs
+    from recnas.config import load_settings, read_yaml
 
-    from recnas.config import load_settings
-    from recnas.resources import resource_dir
-
-    found = sorted(resource_dir("configs").rglob("*.yaml"))
-    assert found
-    for path in found:
-        if path.stem == "warmup":
-            load_settings(WarmupConfig, path)
-        elif path.stem.startswith(("correlate", "scores-")):
-            load_settings(CellCorrelation, path)
-        else:
-            load_search(path)
+    found = shipped_configs()
+    assert len(found) >= 52
+    for path in found.values():
+        load_settings(settings_class(read_yaml(path)), path)
         header = "\n".join(line for line in path.read_text().splitlines() if line.startswith("#"))
         for part in ("What it does:", "How long:", "Run:", "Override:"):
             assert part in header, path

@@ -25,11 +25,11 @@ from recnas.baselines.base import InputShape, start_tables
 from recnas.baselines.zoo import build
 from recnas.data.prepare import PrepareOptions, prepare
 from recnas.data.prepared import PreparedData
-from recnas.train.setup import choose_device, make_loader, new_trainer
 from recnas.model.embeddings import build_embeddings
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork
 from recnas.train.settings import TrainSettings
+from recnas.train.setup import choose_device, make_loader, new_trainer
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("RECNAS_SHARED", ROOT.parent / "shared")) / "data" / "ctr"

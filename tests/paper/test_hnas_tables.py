@@ -20,12 +20,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-
-from recnas.bench.correlation import rank_correlation
-from recnas.bench.guarantee import FORMS
-from recnas.bench.nasbench201 import DATASETS, Nb201Table
-from recnas.bench.score_table import ScoreTable
-from recnas.bench.truth import Truth
 from recnas.jobs.cell_scores import (
     CellCorrelation,
     GuaranteeSettings,
@@ -35,6 +29,12 @@ from recnas.jobs.cell_scores import (
     missing_last,
     widths,
 )
+
+from recnas.bench.correlation import rank_correlation
+from recnas.bench.guarantee import FORMS
+from recnas.bench.nasbench201 import DATASETS, Nb201Table
+from recnas.bench.score_table import ScoreTable
+from recnas.bench.truth import Truth
 from recnas.searchers.objective import Objectives
 from recnas.searchers.registry import get_searcher
 from recnas.space.nasbench201 import Nb201Space

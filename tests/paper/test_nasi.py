@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-
-from recnas.bench.nasbench201 import DATASETS, Nb201Table
-from recnas.bench.score_table import ScoreTable
 from recnas.jobs.search_kinds import load_search
 from recnas.jobs.search_nasi import search_nasi
 from recnas.jobs.search_oneshot import NasiConfig
+
+from recnas.bench.nasbench201 import DATASETS, Nb201Table
+from recnas.bench.score_table import ScoreTable
 from recnas.model.supernets.registry import SUPERNETS
 from recnas.progress import Progress
 from recnas.searchers.gradient.nasi import Nasi, slope

@@ -12,9 +12,9 @@ import os
 from pathlib import Path
 
 import pytest
+from recnas.jobs.cells import CellSettings, correlate_cells, sample_cells, score_cells
 
 from recnas.bench.nasbench201 import Nb201Table
-from recnas.jobs.cells import CellSettings, correlate_cells, sample_cells, score_cells
 from recnas.progress import Progress
 
 ROOT = Path(__file__).parents[2]

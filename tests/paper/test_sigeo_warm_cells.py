@@ -15,9 +15,9 @@ import os
 from pathlib import Path
 
 import pytest
+from recnas.jobs.cell_scores import correlate_config, load_config
 
 from recnas.config import apply_overrides, read_yaml
-from recnas.jobs.cell_scores import correlate_config, load_config
 from recnas.progress import Progress
 
 ROOT = Path(__file__).parents[2]

@@ -187,7 +187,10 @@ class _Comparison:
                 if entrant.id != reference.id and reference.id in sums:
                     difference = paired_bootstrap(sums[entrant.id], sums[reference.id])
                 times = latency.times if latency is not None else None
-                rows.append(model_row(entrant.label, lines[entrant.id], tune, times, difference, to_guess))
+                mine = lines[entrant.id]
+                rows.append(
+                    model_row(entrant.label, mine, tune, times, difference, to_guess, entrant.searched)
+                )
         ranked = rank(rows)
         return {
             "data": self.data.fingerprint,

@@ -19,10 +19,11 @@ from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError, RecnasError
 from recnas.jobs.compare.entrants import Architecture, Entrant, HandCrafted, OtherLibrary
 from recnas.runs.folder import RunDir
-from recnas.runs.layout import RESULT, WINNER_FILE
+from recnas.runs.layout import WINNER_FILE
+from recnas.runs.read import read_run
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.json import to_dict
-from recnas.tasks.archs import named_arch
+from recnas.tasks.archs import check_clicks, named_arch
 
 
 def resolve(names: Sequence[str], data: PreparedData) -> list[Entrant]:
@@ -82,20 +83,19 @@ def _resolve(name: str, data: PreparedData) -> list[Entrant]:
 
 
 def _winner(name: str, path: Path, data: PreparedData) -> Architecture:
-    run = RunDir.open(path)
-    run.check("search")
-    manifest = run.manifest()
-    theirs = manifest["data"]
-    if theirs["fingerprint"] != data.fingerprint:
+    RunDir.open(path).check("search")
+    run = read_run(path)
+    check_clicks(run)
+    if run.data is not None and run.data.fingerprint != data.fingerprint:
+        theirs, seen = run.data.path, run.data.fingerprint[:12]
         raise ConfigError(
-            f"{name} was searched on other data ({theirs['path']}, fingerprint {theirs['fingerprint'][:12]}) than "
+            f"{name} was searched on other data ({theirs}, fingerprint {seen}) than "
             f"{data.path} ({data.fingerprint[:12]}): results on different data say nothing about models; "
-            f"compare on {theirs['path']}, or train {path}/{WINNER_FILE} here as an architecture"
+            f"compare on {theirs}, or train {path}/{WINNER_FILE} here as an architecture"
         )
-    if not (path / RESULT).exists():
+    if not run.finished:
         raise ConfigError(f"{path} is not finished; continue it: recnas search --resume {path}")
-    final = manifest["config"]["final"]
-    train = final.get("retrain_settings") or final["train"]
+    train = run.setting("final.retrain_settings") or run.setting("final.train")
     built = {key: train[key] for key in ("layernorm", "activation") if key in train}
     return _architecture(named_arch(name), name, built)
 

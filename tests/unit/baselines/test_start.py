@@ -12,10 +12,10 @@ from recnas.baselines.base import InputShape, start_tables
 from recnas.baselines.zoo import ZOO, build
 from recnas.data.schema import Schema
 from recnas.model.embeddings import build_embeddings
-from recnas.space.nasrec.layers import NetShape
 from recnas.model.nasrec.subnet import Subnet, new_subnet
 from recnas.model.nasrec.supernet import Supernet
 from recnas.space.nasrec import NasrecSpace
+from recnas.space.nasrec.layers import NetShape
 from recnas.train.loop import FixedNetwork, SupernetPaths
 from recnas.train.paths import PathSampler
 from recnas.train.start import click_logit, start_at

@@ -13,13 +13,17 @@ from recnas.errors import RunError
 from recnas.report import data_info, facts, outcome_info
 from recnas.report.content import Lines, make_report
 from recnas.report.leaderboard import leaderboard
+from recnas.report.not_done import not_done
 from recnas.report.page import render
-from recnas.report.runs import read_inputs, read_run
 from recnas.report.table import Column, Table, two_digits
 from recnas.report.verdict import verdict
+from recnas.runs.read import read_inputs, read_run
+from recnas.runs.records import Record
 from tests.unit.report.small_runs import (
     FINGERPRINT,
+    as_lines,
     candidate,
+    search_manifest,
     trained,
     write_compare,
     write_data,
@@ -59,7 +63,7 @@ def test_a_winner_that_was_not_compared_has_a_row_of_its_own(tmp_path: Path):
 
 def test_seeds_of_the_search_join_those_of_the_comparison(tmp_path: Path):
     first, compared = write_search(tmp_path / "first"), write_compare(tmp_path / "compare")
-    ledger = first / "best" / "ledger.jsonl"
+    ledger = first / "winner" / "ledger.jsonl"
     lines = [json.loads(line) | {"seed": 7 + number} for number, line in enumerate(ledger.read_text().splitlines())]
     ledger.write_text("".join(json.dumps(line) + "\n" for line in lines))
     row = leaderboard(read_inputs([first, compared])[0]).rows[-1]
@@ -67,19 +71,20 @@ def test_seeds_of_the_search_join_those_of_the_comparison(tmp_path: Path):
     assert (row["model"], row["seeds"]) == ("runs/first:best", 6)
     assert row["test_logloss"] == pytest.approx(sum(losses) / 6)
     assert row["test_logloss_std"] == pytest.approx(statistics.stdev(losses))
-    manifest = first / "best" / "manifest.json"
+    manifest = first / "winner" / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"on": "train+valid"}))
     table = leaderboard(read_inputs([first, compared])[0])
     assert (table.rows[0]["model"], table.rows[0]["seeds"]) == ("runs/first:best", 3)  # not trained alike
     assert "first trained its winner with other settings (test log loss 0.51000)" in table.note
 
 
-def test_a_leaderboard_with_other_columns_is_read_as_far_as_it_goes(tmp_path: Path):
-    board = {"models": [{"model": "x", "test": {"logloss": {"mean": 0.5}}, "gauc": 0.61, "nested": {}}]}
-    path = write_run(tmp_path / "c", {"kind": "compare"}, [], leaderboard=board)
-    table = leaderboard([read_run(path)]).only_shown()
-    assert [c.title for c in table.columns] == ["model", "seeds", "test log loss", "gauc"]
-    assert table.cells(table.rows[0]) == ["x", "0", "0.50000", "0.61"]
+def test_a_leaderboard_of_something_else_is_refused_by_name(tmp_path: Path):
+    path = write_compare(tmp_path / "c")
+    board = json.loads((path / "leaderboard.json").read_text())
+    board["models"][1]["gauc"] = 0.61
+    (path / "leaderboard.json").write_text(json.dumps(board))
+    with pytest.raises(RunError, match=r"leaderboard.json is not what .* writes: models.1.gauc"):
+        read_run(path)
 
 
 def test_trained_candidates_and_truth(tmp_path: Path):
@@ -108,10 +113,47 @@ def test_rank_correlation_from_eight_networks_on(tmp_path: Path):
     with open(run / "ledger.jsonl", "a") as file:
         for index in range(10, 15):  # five more: the higher the score, the lower the loss
             lines = [candidate(index, 100.0 + index), *trained(index, [0.5 - index / 100])]
-            file.write("".join(json.dumps(line) + "\n" for line in lines))
+            file.write(as_lines(lines))
     (row,) = outcome_info.truth_summary(outcome_info.truth([read_run(run)])).rows
     assert (row["n"], row["spearman"], row["kendall"]) == (8, 1, 1)
     assert row["spearman_interval"] == [1, 1]
+
+
+def test_networks_for_images_are_judged_by_accuracy(tmp_path: Path):
+    """The higher the score the higher the accuracy; and one proxy that is better when low."""
+    lines: list[Record] = []
+    for index in range(9):
+        scores = {"sigeo": {"value": float(index)}, "ntk_cond": {"value": 100.0 - index}, "unheard": {"value": 1.0}}
+        lines.append(candidate(index, float(index), scores=scores))
+        lines.append(trained(index, [0.0])[0].model_copy(update={"valid": {"accuracy": 50.0 + index}}))
+    manifest = search_manifest("images", {"final": {"candidates": 9, "seeds": 1}}) | {
+        "task": "images",
+        "phases": ["search", "finalists", "winner"],
+        "directions": {"sigeo": "max", "ntk_cond": "min"},
+        "metric": {"name": "accuracy", "direction": "max"},
+    }
+    report = make_report([write_run(tmp_path / "i", manifest, lines)])
+    tables = {table.name: table for table in report.tables()}
+    assert [row["valid_accuracy"] for row in tables["trained"].rows] == [58.0 - n for n in range(9)]
+    assert {row["proxy"]: row["spearman"] for row in tables["truth_summary"].rows} == {"sigeo": 1, "ntk_cond": 1}
+    assert tables["front"].title == "Best at their cost"
+    assert len(tables["front"].rows) == 9  # more FLOPs, more accuracy
+    assert "Accuracy against cost" in [section.title for section in report.sections]
+    page = render(report, None)
+    assert "log loss" not in page
+    assert "FLOPs per image" in page
+
+
+def test_a_finalist_that_failed_is_listed_with_the_reason(tmp_path: Path):
+    run = write_search(tmp_path / "first")
+    broken = trained(0, [0.5])[0].model_copy(update={"valid": {}, "failed": "the loss is not finite"})
+    with open(run / "ledger.jsonl", "a") as file:
+        file.write(as_lines([broken]))
+    report = make_report([run])
+    rows = {table.name: table for table in report.tables()}["trained"].rows
+    assert [row["candidate"] for row in rows] == [6, 4, 2, 1]  # last
+    assert (rows[-1]["valid_logloss"], rows[-1]["failed"]) == (None, "the loss is not finite")
+    assert "the loss is not finite" in render(report, None)
 
 
 def test_correlations_from_a_file_join_the_summary(tmp_path: Path):
@@ -325,7 +367,7 @@ def test_data_that_are_gone_or_changed(tmp_path: Path):
     assert "not here any more" in splits.note
     assert not columns
     schema = {"dense": [], "sparse": [{"name": "C1", "rows": 1000}]}
-    (path / "best" / "schema.json").write_text(json.dumps(schema))
+    (path / "winner" / "schema.json").write_text(json.dumps(schema))
     assert data_info.data_tables([read_run(path)])[1].rows == [{"column": "C1", "rows": 1000, "bytes": 32000}]
     manifest = json.loads((write_data(tmp_path / "data") / "manifest.json").read_text()) | {
         "fingerprint": "0" * 64
@@ -343,7 +385,7 @@ def test_facts_and_what_was_not_done(tmp_path: Path):
     assert known["warm-up"] == "1 % of the training rows, 80 rows in 5 steps"
     assert known["training seeds"] == "2 per candidate, 3 for the winner"
     assert [row["seconds"] for row in facts.phases([run]).rows] == [10, 20, 30, 40]
-    said = " ".join(facts.not_done([run]))
+    said = " ".join(not_done([run]))
     for part in (
         "best 2 of 9 candidates",
         "1 % of the training rows",
@@ -353,19 +395,18 @@ def test_facts_and_what_was_not_done(tmp_path: Path):
     ):
         assert part in said
     assert "one seed, so" not in said  # two seeds per candidate
-    half = " ".join(facts.not_done([read_run(write_search(tmp_path / "half", finished=False))]))
+    half = " ".join(not_done([read_run(write_search(tmp_path / "half", finished=False))]))
     assert "did not reach its end" in half
     assert "evaluated on test" not in half
 
 
 def test_the_config_in_a_report_can_be_run_again(tmp_path: Path):
-    from recnas.jobs.search_settings import SearchConfig
-    from tests.jobs.search_helpers import small_search
+    from recnas.tasks.settings import CtrSearchConfig
 
-    wanted = small_search("somewhere", train={"eps": 1e-5})
-    path = write_run(tmp_path / "r", {"kind": "search", "config": wanted.facts()}, [])
+    wanted = CtrSearchConfig(data="somewhere", supernet={"eps": 1e-5}, search={"method": "random", "candidates": 7})
+    path = write_run(tmp_path / "r", search_manifest("somewhere", wanted.identity()), [])
     run = read_run(path)
-    assert check_settings(SearchConfig, yaml.safe_load(facts.config_text(run)), "the report") == wanted
+    assert check_settings(CtrSearchConfig, yaml.safe_load(facts.config_text(run)), "the report") == wanted
     assert facts.commands(run, "report_files/config_r.yaml") == [
         f"recnas search --resume {path}",
         "recnas search report_files/config_r.yaml --out runs/again",

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from recnas.proxies.registry import get_proxies, proxy_names
 from recnas.report import search_info
-from recnas.report.runs import low_is_good, read_run
+from recnas.report.ranking import Ranking
 from recnas.report.state import state_of
 from recnas.report.trajectory import trajectory
+from recnas.runs.read import read_run
 from tests.unit.report.small_runs import arch, candidate, write_search
 
 
@@ -54,13 +54,11 @@ def test_runs_that_differ_by_seed_are_averaged(tmp_path: Path):
 
 
 def test_an_objective_to_minimise(tmp_path: Path):
-    lines = [candidate(0, 3.0), candidate(1, 5.0), candidate(2, 1.0)]
-    for line in lines:
-        line["values"] = {"train_loss": line["values"]["sigeo"]}
-    half = read_run(write_search(tmp_path / "half", lines=lines, finished=False))
+    lines = [candidate(index, 0.0, values={"train_loss": value}) for index, value in enumerate([3.0, 5.0, 1.0])]
+    half = read_run(write_search(tmp_path / "half", lines=lines, finished=False, objectives={"train_loss": "min"}))
     table = trajectory([half])
     assert [best for _, _, best in series(table, "half")] == [3, 3, 1]
-    assert half.best_by_score["index"] == 2
+    assert Ranking(half).best.index == 2
     assert state_of(tmp_path / "half").best["index"] == 2
 
 
@@ -125,12 +123,6 @@ def test_training_curve(run):
         ("first, seed 0", 10, 0.7),
         ("first, seed 0", 20, 0.6),
     ]
-
-
-def test_directions_are_those_of_the_proxies():
-    assert {p.name: not p.higher_is_better for p in get_proxies(proxy_names())} == {
-        name: low_is_good(name) for name in proxy_names()
-    }
 
 
 def test_a_long_list_of_changes_is_cut_on_the_page_and_whole_in_the_file():

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from recnas.report import facts, outcome_info
 from recnas.report.content import make_report
-from recnas.report.runs import read_run
+from recnas.report.ranking import Ranking
 from recnas.report.state import describe, state_of
 from recnas.report.trajectory import trajectory
+from recnas.runs.read import read_run
 from tests.unit.report.small_runs import candidate, write_search
 
 # Best by a: candidate 2. Best by b (low is good): candidate 3. Sums of ranks: 1 + 2, 0 + 3, 3 + 0, 2 + 1, 4 + 4:
@@ -22,19 +22,9 @@ B = [3.0, 4.0, 1.0, 2.0, 9.0]
 def voting(path: Path, a: list[float], b: list[float], **more: Any) -> Path:
     lines = []
     for index, (one, two) in enumerate(zip(a, b)):
-        line = candidate(index, one)
-        line["values"] = {"sigeo": one, "ntk_cond": two}
-        line["scores"]["ntk_cond"] = {"value": two, "terms": {}}
-        lines.append(line)
-    run = write_search(path, lines=lines, **more)
-    manifest = json.loads((run / "manifest.json").read_text())
-    manifest["config"] |= {"combine": "vote", "objectives": {"sigeo": "max", "ntk_cond": "min"}}
-    (run / "manifest.json").write_text(json.dumps(manifest))
-    if (run / "result.json").exists():
-        result = json.loads((run / "result.json").read_text())
-        result |= {"combine": "vote", "objectives": manifest["config"]["objectives"]}
-        (run / "result.json").write_text(json.dumps(result))
-    return run
+        scores = {"sigeo": {"value": one, "terms": {"zico": one}}, "ntk_cond": {"value": two}}
+        lines.append(candidate(index, one, values={"sigeo": one, "ntk_cond": two}, scores=scores))
+    return write_search(path, lines=lines, objectives={"sigeo": "max", "ntk_cond": "min"}, combine="vote", **more)
 
 
 def by_hand(a: list[float], b: list[float]) -> list[int]:
@@ -46,9 +36,10 @@ def by_hand(a: list[float], b: list[float]) -> list[int]:
 
 def test_candidates_are_shown_by_their_place(tmp_path: Path):
     run = read_run(voting(tmp_path / "v", A, B, finished=False))
-    assert run.goal == ("place by vote", "min")
-    assert [run.value(c) for c in run.candidates] == by_hand(A, B) == [1, 2, 3, 4, 5]
-    assert run.best_by_score["index"] == 0  # neither the best by sigeo nor by ntk_cond
+    ranking = Ranking(run)
+    assert ranking.goal == ("place by vote", "min")
+    assert [ranking.value(one) for one in run.candidates] == by_hand(A, B) == [1, 2, 3, 4, 5]
+    assert ranking.best.index == 0  # neither the best by sigeo nor by ntk_cond
     table = outcome_info.candidates(run)
     assert [row["value"] for row in table.rows] == [1, 2, 3, 4, 5]
     assert "vote of sigeo, ntk_cond" in table.note
@@ -96,7 +87,7 @@ def test_what_was_trained_has_its_place_in_the_vote(tmp_path: Path):
     assert "vote of sigeo, ntk_cond" in tables["trained"].note
     proxies = [row["proxy"] for row in tables["truth_summary"].rows]
     assert proxies == ["place by vote", "sigeo", "ntk_cond"]
-    titles = {figure.stem: figure.title for figure in report.scores()}
+    titles = {figure.stem: figure.title for figure in report.figures()}
     assert titles["trajectory_evaluations"] == "Best place so far, against candidates scored"
     assert titles["candidates_done"] == "Place by vote against cost: done"
     assert titles["truth_1"].startswith("place by vote")
@@ -105,6 +96,6 @@ def test_what_was_trained_has_its_place_in_the_vote(tmp_path: Path):
 def test_one_proxy_is_shown_by_its_value(tmp_path: Path):
     lines = [candidate(index, value) for index, value in enumerate([3.0, 5.0, 4.0])]
     run = read_run(write_search(tmp_path / "one", lines=lines, finished=False))
-    assert run.goal == ("sigeo", "max")
-    assert not run.is_vote
+    assert Ranking(run).goal == ("sigeo", "max")
+    assert not Ranking(run).is_vote
     assert "best candidate: number 2, sigeo 5, nasrec-0001" in describe(state_of(run.path))

@@ -23,7 +23,6 @@ import torch
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import DataError
-from recnas.train.setup import make_embeddings, make_loader, net_shape, new_trainer
 from recnas.model.embeddings.sharded import build_sharded
 from recnas.model.nasrec.subnet import Subnet
 from recnas.model.nasrec.supernet import Supernet
@@ -34,6 +33,7 @@ from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork, SupernetPaths, Trainer
 from recnas.train.paths import PathSampler
 from recnas.train.settings import TrainSettings
+from recnas.train.setup import make_embeddings, make_loader, net_shape, new_trainer
 
 CPU = torch.device("cpu")
 ROWS = 386  # four batches of 96 rows and one of two, where half of four processes have no row

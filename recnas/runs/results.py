@@ -1,0 +1,187 @@
+"""What the files of a run directory hold besides the lines of its ledger, as typed records.
+
+    manifest.json       Manifest            leaderboard.json    Leaderboard
+    result.json         SearchResult (of a search), TrainResult (of a training), WarmupResult (of a warm-up)
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from recnas.errors import RunError
+from recnas.runs.records import Metrics, Record
+
+R = TypeVar("R", bound=Record)
+Direction = Literal["min", "max"]
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """An object of JSON; None if there is no such file."""
+    try:
+        value = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise RunError(
+            f"{path} is damaged: it is no JSON object.", "Restore it, or delete it and resume the run."
+        )
+    return value
+
+
+def read_record(kind: type[R], path: Path) -> R | None:
+    """The record a file holds; None if there is no such file."""
+    value = read_json(path)
+    return None if value is None else as_record(kind, value, path)
+
+
+def as_record(kind: type[R], value: dict[str, Any], path: Path) -> R:
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(str(part) for part in fault["loc"]) or "the file"
+        raise RunError(
+            f"{path} is not what this version of recnas writes: {where}: {fault['msg'][:80]}.",
+            "The run was written by another version of recnas, or changed since. Start a new run directory.",
+        ) from None
+
+
+class DataFacts(Record):
+    """The data of a run. `path` is where they are now, if they are prepared ones; else what they are called."""
+
+    model_config = ConfigDict(extra="ignore")
+    fingerprint: str
+    path: str | None = None
+
+
+class MetricFacts(Record):
+    """What trained networks are judged by on validation."""
+
+    name: str = "logloss"
+    direction: Direction = "min"
+
+
+class Manifest(Record):
+    """What a run was asked for. Which parts there are depends on its kind; all but `kind` may be absent."""
+
+    model_config = ConfigDict(extra="ignore")
+    kind: str
+    versions: dict[str, str] = Field(default_factory=dict)
+    data: DataFacts | None = None
+    threads: int | None = None
+    config: dict[str, Any] = Field(default_factory=dict)  # settings of a search or a warm-up
+    settings: dict[str, Any] = Field(default_factory=dict)  # of a training or a comparison
+    # Of a search
+    task: str | None = None
+    phases: tuple[str, ...] = ()
+    objectives: dict[str, Direction] = Field(default_factory=dict)
+    directions: dict[str, Direction] = Field(default_factory=dict)  # of everything candidates are scored by, objectives or not
+    combine: str = "pareto"
+    metric: MetricFacts = MetricFacts()
+    proposals: int | None = None
+    # Of a training or a comparison
+    arch: dict[str, Any] | None = None
+    on: str = "train"  # rows it was trained on
+    tune: int | None = None
+    first_seed: int | None = None
+
+
+class Spread(Record):
+    """A metric over training seeds."""
+
+    mean: float | None
+    std: float | None = None
+    values: tuple[float | None, ...] = ()
+
+
+class TrainResult(Record):
+    """`result.json` of a training."""
+
+    key: str
+    data: str
+    seeds: tuple[int, ...]
+    params: int
+    macs: int
+    embedding_params: int
+    valid: dict[str, Spread] = Field(default_factory=dict)
+    test: dict[str, Spread] = Field(default_factory=dict)
+    worse_than_constant: bool = False
+
+
+class WarmupResult(Record):
+    """`result.json` of a warm-up."""
+
+    share: float  # of the training rows
+    rows: int
+    steps: int
+    batch_size: int
+    seconds: float
+    valid_logloss_of_subnets: dict[str, float | None] = Field(default_factory=dict)
+
+
+class PairedDifference(Record):
+    """Of two models on the same test rows; a negative log loss favours the first."""
+
+    logloss: float
+    logloss_interval: tuple[float, float]
+    auc: float | None
+    auc_interval: tuple[float, float] | None
+    real: bool
+    resamples: int
+    level: float
+
+
+class ComparedModel(Record):
+    """One model of a comparison, over its seeds."""
+
+    rank: int
+    model: str  # its label
+    id: str
+    searched: bool  # an architecture, rather than a hand-crafted model
+    seeds: tuple[int, ...]
+    trials: int
+    choice: dict[str, Any]
+    valid: dict[str, Spread]
+    test: dict[str, Spread]
+    params: int | None
+    embedding_params: int | None
+    macs: int | None
+    flops: int | None
+    train_rows: int
+    latency: dict[str, float] | None
+    rows_per_second: float | None
+    difference: PairedDifference | None  # to the reference
+    to_guess: PairedDifference  # to always predicting the click rate
+    verdict: str | None
+
+    def value(self, split: Literal["valid", "test"], metric: str) -> Spread:
+        return getattr(self, split).get(metric) or Spread(mean=None)
+
+
+class Headline(Record):
+    """The two models that the first sentence is about."""
+
+    model: str
+    other: str
+    difference: PairedDifference
+
+
+class Leaderboard(Record):
+    """`leaderboard.json` of a comparison."""
+
+    data: str
+    rows: dict[str, int]
+    reference: str
+    seeds: tuple[int, ...]
+    tune: int
+    guess: Metrics  # the constant guess: its click rate and test log loss
+    models: tuple[ComparedModel, ...]
+    headline: Headline | None
+    failed: dict[str, str]
+    skipped: dict[str, str] = Field(default_factory=dict)
