@@ -111,6 +111,7 @@ def test_these_name_no_torch(path: Path):
         assert not any(name.split(".")[0] in ("torch", "torchrec") for name in names)
 
 
+@pytest.mark.spawns
 @pytest.mark.parametrize(
     "code",
     [

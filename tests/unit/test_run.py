@@ -77,6 +77,7 @@ def test_the_same_run_opens_again_and_another_is_refused(tmp_path: Path):
         RunDir.create(tmp_path / "other", "train")
 
 
+@pytest.mark.spawns
 def test_the_lock_is_free_again_after_a_kill(tmp_path: Path):
     code = f"import time; from pathlib import Path; from recnas.runs.folder import FolderLock\nwith FolderLock(Path({str(tmp_path)!r})):\n print('held', flush=True); time.sleep(60)"
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

@@ -18,6 +18,8 @@ from recnas.engines.pool import PoolEngine
 from recnas.errors import DataError, RunError
 from tests.unit.engines.works import DiesOnce, Faulty
 
+pytestmark = pytest.mark.spawns
+
 
 @dataclass(frozen=True)
 class Squares:

@@ -27,6 +27,8 @@ ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'recn
 
 from recnas.engines.ray import RayEngine  # noqa: E402 - only where there is ray
 
+pytestmark = pytest.mark.spawns
+
 for module in (sys.modules[__name__], works):
     ray.cloudpickle.register_pickle_by_value(module)  # Ray's workers cannot import a test
 

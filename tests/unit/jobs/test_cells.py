@@ -25,6 +25,7 @@ def without_clock(results: list[Scored]) -> list[Scored]:
     return [result.model_copy(update={"seconds": 0.0}) for result in results]
 
 
+@pytest.mark.spawns
 def test_cells_are_scored_once_per_network_and_resume(tmp_path: Path):
     rng = np.random.default_rng(0)
     archs = [Nb201Space().sample(rng) for _ in range(5)]

@@ -27,6 +27,8 @@ from recnas.serve.predict import predict
 from recnas.serve.program import ONNX_PACKAGES, check_format, read_program
 from recnas.train.settings import EmbeddingSettings, TrainSettings
 
+pytestmark = pytest.mark.spawns
+
 has_onnx = all(importlib.util.find_spec(package) for package in ONNX_PACKAGES)
 FORMATS = [
     "pt2",

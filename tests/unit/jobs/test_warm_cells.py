@@ -72,6 +72,7 @@ def test_no_share_changes_nothing_and_too_small_a_share_is_refused():
         warm_network(network, images, WarmNetwork(data_share=0.1), 0)
 
 
+@pytest.mark.spawns
 def test_scores_use_the_lambdas_of_a_warmed_network(tmp_path: Path):
     archs = [CONV, Nb201Arch.from_digits("012341")]
     cold = score_cells(archs, tmp_path / "cold", SETTINGS)

@@ -32,6 +32,8 @@ from recnas.train.distributed import Ranks, join_ranks
 from recnas.train.loop import Trainer
 from recnas.train.settings import TrainSettings
 
+pytestmark = pytest.mark.spawns
+
 SCRIPT = Path(__file__).with_name("rank_scenarios.py")
 spec = importlib.util.spec_from_file_location("rank_scenarios", SCRIPT)
 assert spec is not None

@@ -141,6 +141,7 @@ for kind in ("subnet", "supernet"):
 """
 
 
+@pytest.mark.spawns
 def test_bfloat16_trains_like_float32(criteo_data):
     """In a process of its own: some machines advertise AMX but do not let it run, which kills the process."""
     done = subprocess.run(
