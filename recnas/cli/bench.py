@@ -118,7 +118,7 @@ def _regret(args: argparse.Namespace) -> int:
     curves = [regret_curve(method, space, truth.valid, candidates, args.seeds or 200) for method in args.methods]
     if args.supernet:
         from recnas.config import check_settings
-        from recnas.evaluators.proxy import ScoreSettings
+        from recnas.evaluators.settings import ScoreSettings
         from recnas.jobs.correlate import ranked_curves
 
         settings = check_settings(ScoreSettings, {"proxies": names_in(args.proxies)}, "the scoring settings")

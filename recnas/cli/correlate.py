@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
     from recnas.config import check_settings
     from recnas.errors import ConfigError
-    from recnas.evaluators.proxy import ScoreSettings
+    from recnas.evaluators.settings import ScoreSettings
     from recnas.jobs.correlate import correlate
 
     if is_config(args.runs[0]):

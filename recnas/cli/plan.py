@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from recnas.cli.options import add_data, add_json, byte_size, count, print_json, table, take_data
 
 if TYPE_CHECKING:
-    from recnas.jobs.gpu_plan import ShardingForecast
+    from recnas.train.gpu_plan import ShardingForecast
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,9 +41,9 @@ def run(args: argparse.Namespace) -> int:
     from recnas.config import load_settings, read_yaml
     from recnas.data.known_tables import known_tables
     from recnas.data.prepared import PreparedData
-    from recnas.jobs.gpu_plan import Devices, plan
     from recnas.tasks.archs import named_arch
     from recnas.tasks.settings import CtrSearchConfig
+    from recnas.train.gpu_plan import Devices, plan
     from recnas.train.settings import WarmupConfig
 
     path = config_path(args.config)
@@ -70,8 +70,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(found: ShardingForecast, source: str, network: str) -> None:
-    from recnas.jobs.gpu_plan import KEPT_FREE
     from recnas.progress import human_bytes
+    from recnas.train.gpu_plan import KEPT_FREE
 
     devices = found.devices
     rows = sum(one.rows for one in found.tables)

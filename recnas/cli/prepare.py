@@ -98,7 +98,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.inspect import show
-    from recnas.data.prepare import PrepareOptions, prepare
+    from recnas.data.prepare import prepare
+    from recnas.data.prepare_options import PrepareOptions
     from recnas.progress import Progress
 
     options = PrepareOptions(

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from recnas.config import apply_overrides, check_settings
     from recnas.errors import ConfigError
-    from recnas.evaluators.proxy import ScoreSettings
+    from recnas.evaluators.settings import ScoreSettings
     from recnas.jobs.score import read_archs, score_archs
     from recnas.proxies.registry import get_proxies, meanings, proxy_names
 

@@ -130,7 +130,8 @@ def _topology(args: argparse.Namespace) -> int:
 def _experiment1(args: argparse.Namespace) -> int:
     from recnas.config import apply_overrides, check_settings
     from recnas.errors import ConfigError
-    from recnas.jobs.sigeo_experiment1 import STATISTICS, Experiment1, experiment1
+    from recnas.evaluators.two_layer import STATISTICS, Experiment1
+    from recnas.jobs.sigeo_experiment1 import experiment1
 
     if not args.out:
         raise ConfigError("--out is needed.", "recnas theory experiment1 --out runs/exp1")

@@ -12,24 +12,21 @@ no accuracies.
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recnas.bench.nasbench201 import DATASETS, FOLDER, Nb201Table
 from recnas.engines.execution import Execution
 from recnas.model.supernets.registry import SUPERNETS
-from recnas.model.supernets.supernet import build_supernet
-from recnas.runs.book import Book
 from recnas.runs.folder import RunDir, write_json
 from recnas.runs.layout import RESULT, WINNER_FILE
-from recnas.runs.records import Budget, Candidate, SearchResult, Winner
+from recnas.runs.records import SearchResult, Winner
 from recnas.searchers.gradient.settings import NasiSettings
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.nasbench201.skeleton import count
 from recnas.space.networks import cost
 from recnas.tasks.base import SEARCH
+from recnas.tasks.gradient.base import Chosen, GradientSearch
 from recnas.tasks.images import image_fingerprint
 from recnas.tasks.settings import GradientSearchConfig
 from recnas.tasks.table import TRAINED, table_fingerprint, test_accuracies
@@ -37,61 +34,15 @@ from recnas.threads import computing_with
 
 if TYPE_CHECKING:
 
-    from recnas.data.images import ImageSet
+    pass
 
 FINAL_EPOCHS = 200  # of the table's test accuracies
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """How a gradient search ended."""
-
-    arch: Any
-    line: Candidate
-    budget: Budget
-    extras: dict[str, Any] = field(default_factory=dict)
-
-
-class GradientSearch(ABC):
-    """What NASI and DARTS share: the supernet, the run, the ledger. Subclasses do the steps."""
-
-    objective: str
-
-    def __init__(self, config: GradientSearchConfig, images: ImageSet, run: RunDir, how: Execution) -> None:
-        self.config, self.images, self.folder, self.progress = config, images, run, how.progress
-        self.supernet = build_supernet(
-            config.space.name, images.classes, images.side, config.seed, **config.space.supernet
-        )
-        self.plan = self.supernet.plan
-        self.space = config.space.space.make()
-        self.book = Book(run)
-
-    @staticmethod
-    @abstractmethod
-    def total(config: GradientSearchConfig) -> int:
-        """Lines of candidates that the search writes before its outcome: steps or epochs."""
-
-    @abstractmethod
-    def steps(self) -> Chosen:
-        """Do what is left to do; the ledger says what was done."""
-
-    def candidate(self, index: int, arch: Any, origin: str) -> Candidate:
-        described = self.space.to_dict(arch)
-        return Candidate(index=index, key=self.space.key(arch), arch=described, origin=origin)
-
-    def batch(self, name: str, number: int, size: int, labels: Any = "true", inputs: Any = "data") -> Any:
-        """A batch that depends on the seed, `name` and `number` alone: drawn again when a search is resumed."""
-        from recnas.data.images import image_batches
-        from recnas.seeds import stream_seed
-
-        seed = stream_seed(self.config.seed, name, number)
-        return image_batches(self.images, size, 1, seed, labels, inputs)[0]
-
-
 def gradient_search(config: GradientSearchConfig, out: Path | str, how: Execution) -> SearchResult:
     """Run the search, or the rest of one that was interrupted; always in one process and one thread."""
-    from recnas.jobs.gradient_darts import DartsSearch
-    from recnas.jobs.gradient_nasi import NasiSearch
+    from recnas.tasks.gradient.darts import DartsSearch
+    from recnas.tasks.gradient.nasi import NasiSearch
 
     kind = NasiSearch if isinstance(config.search, NasiSettings) else DartsSearch
     images = config.images.load()

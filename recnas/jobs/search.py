@@ -14,7 +14,6 @@ same.
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,16 +22,17 @@ from recnas.engines.execution import Execution
 from recnas.errors import RunError
 from recnas.evaluators.base import Evaluation
 from recnas.evaluators.training import Training, TrainRequest
+from recnas.jobs.search_result import finalist_of, result_of
 from recnas.proxies.registry import get_proxies
 from recnas.runs.book import Book
 from recnas.runs.folder import RunDir, write_json
 from recnas.runs.layout import RESULT, WINNER_FILE
-from recnas.runs.records import Budget, Candidate, Finalist, SearchResult, Trained, Winner
+from recnas.runs.records import Candidate, Finalist, SearchResult, Trained
 from recnas.searchers.base import Searcher
 from recnas.searchers.limits import Gate
 from recnas.searchers.proposal import Outcome, Proposal
 from recnas.searchers.registry import get_searcher
-from recnas.tasks.base import FINALISTS, SEARCH, WARMUP, WINNER, Final, Task
+from recnas.tasks.base import FINALISTS, SEARCH, WARMUP, WINNER, Task
 from recnas.tasks.registry import AnySearch, make_task
 from recnas.tasks.settings import CtrSearchConfig, GradientSearchConfig
 from recnas.threads import computing_with, settle_threads
@@ -116,7 +116,9 @@ class _Search:
                 final = task.finish(arch, self.folder, self.how)
         else:
             final = task.finish(arch, self.folder, self.how)
-        result = self._result(searcher, outcome, best.index(outcome), finalists, final)
+        result = result_of(
+            task, searcher, outcome, best.index(outcome), finalists, final, self.book.seconds
+        )
         write_json(self.folder.path / RESULT, result.to_json())
         return result
 
@@ -197,7 +199,7 @@ class _Search:
                     progress.advance(1, note=note)
         progress.end()
         finalists = [
-            _finalist(rank, outcome, [done[outcome.proposal.key, seed] for seed in seeds], task.metric.name)
+            finalist_of(rank, outcome, [done[outcome.proposal.key, seed] for seed in seeds], task.metric.name)
             for rank, outcome in enumerate(best)
         ]
         if all(one.valid.get(task.metric.name) is None for one in finalists):
@@ -220,73 +222,3 @@ class _Search:
             steps=training.steps,
             seconds=training.seconds,
         )
-
-    def _result(
-        self, searcher: Searcher[Any], outcome: Outcome[Any], rank: int, finalists: list[Finalist], final: Final
-    ) -> SearchResult:
-        task = self.task
-        scored = [one for one in searcher.history if not one.proposal.known]
-        arch = outcome.proposal.arch
-        chosen = next((one for one in finalists if one.key == outcome.proposal.key), None)
-        values = dict(outcome.values or {})
-        valid = dict(chosen.valid) if chosen is not None else {task.metric.name: values.get(f"valid_{task.metric.name}")}
-        spent = task.budget(len(scored), len(finalists) * task.finalist_seeds, [one.proposal.arch for one in scored])
-        counts = {
-            "proposed": len(searcher.history),
-            "scored": len(scored),
-            "failed": sum(one.values is None for one in scored),
-            "trained": len(finalists) * task.finalist_seeds,
-        }
-        front = [one.proposal.key for one in searcher.front()] if task.objectives.has_front else None
-        return SearchResult(
-            task=task.name,
-            method=task.searcher.method,
-            metric=task.metric.name,
-            winner=Winner(
-                key=outcome.proposal.key,
-                index=outcome.proposal.index,
-                rank=rank,
-                arch=task.describe(arch),
-                text=getattr(task.plain(arch), "text", None),
-                values=values,
-                cost=dict(task.cost(arch)),
-            ),
-            valid=valid,
-            valid_std=chosen.valid_std if chosen is not None else None,
-            test=final.test,
-            test_std=final.test_std,
-            best_possible=final.best_possible,
-            objectives=task.objectives.to_dict(),
-            combine=task.objectives.combine,
-            front=front,
-            limits=searcher.gate.counts.to_dict(),
-            seeds={"search": task.seed, "finalists": task.finalist_seeds},
-            budget=Budget.model_validate(counts | spent),
-            seconds=self.book.seconds,
-            data=task.fingerprint,
-            finalists=tuple(finalists),
-            extras=final.extras,
-        )
-
-
-def _finalist(rank: int, outcome: Outcome[Any], lines: list[Trained], metric: str) -> Finalist:
-    """One candidate over its seeds; without metrics if any of them failed."""
-    failed = any(line.failed for line in lines)
-    names = [] if failed else list(lines[0].valid)
-    values = {name: [line.valid[name] for line in lines] for name in names}
-    judged = [float(value) for value in values.get(metric, []) if value is not None]
-    return Finalist(
-        rank=rank,
-        index=outcome.proposal.index,
-        key=outcome.proposal.key,
-        values=dict(outcome.values or {}),
-        cost=lines[0].cost,
-        valid={name: _mean(some) for name, some in values.items()},
-        valid_std=statistics.stdev(judged) if len(judged) > 1 else None,
-        seeds=len(lines),
-    )
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known and len(known) == len(values) else None

@@ -12,7 +12,7 @@ import torch
 from recnas.cli.main import main
 from recnas.config import check_settings
 from recnas.errors import DataError, RunError
-from recnas.jobs.gradient_darts import DartsSearch
+from recnas.tasks.gradient.darts import DartsSearch
 from recnas.jobs.search import search as search_darts
 from recnas.resources import resource_dir
 from recnas.runs.folder import RunDir

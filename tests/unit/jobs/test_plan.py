@@ -12,7 +12,7 @@ from recnas.cli.main import main
 from recnas.cli.plan import ranges
 from recnas.data.known_tables import KNOWN, known_tables
 from recnas.errors import BackendMissing, ConfigError
-from recnas.jobs.gpu_plan import KEPT_FREE, Devices, DoesNotFit, ShardingForecast, plan
+from recnas.train.gpu_plan import KEPT_FREE, Devices, DoesNotFit, ShardingForecast, plan
 from recnas.model.embeddings.fused import load_kernels
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.cost import count

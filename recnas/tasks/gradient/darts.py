@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from recnas.errors import DataError, RunError
-from recnas.jobs.gradient_search import Chosen, GradientSearch
 from recnas.runs.records import Budget, Candidate
 from recnas.searchers.gradient.darts import alpha_gradient
 from recnas.searchers.gradient.settings import DartsSettings
 from recnas.seeds import stream
+from recnas.tasks.gradient.base import Chosen, GradientSearch
 from recnas.tasks.settings import GradientSearchConfig
 from recnas.train.checkpoint import load_latest, save
 

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from recnas.errors import RunError
-from recnas.jobs.gradient_search import Chosen, GradientSearch
 from recnas.model.supernets.supernet import one_hot
 from recnas.runs.records import Budget, Candidate, RandomTrace
 from recnas.searchers.gradient.nasi import Nasi, draw_noise, objective, slope
 from recnas.searchers.gradient.nasi_trace import trace, trace_gradient
 from recnas.searchers.gradient.settings import NasiSettings
 from recnas.seeds import stream
+from recnas.tasks.gradient.base import Chosen, GradientSearch
 from recnas.tasks.settings import GradientSearchConfig
 
 _STEP, _RANDOM = "nasi-step", "nasi-random"  # random streams

@@ -1,0 +1,1 @@
+"""Searches by gradients on a supernet of vision cells: NASI and DARTS."""
