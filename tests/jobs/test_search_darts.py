@@ -12,11 +12,11 @@ import torch
 from recnas.cli.main import main
 from recnas.config import check_settings
 from recnas.errors import DataError, RunError
-from recnas.tasks.gradient.darts import DartsSearch
 from recnas.jobs.search import search as search_darts
 from recnas.resources import resource_dir
 from recnas.runs.folder import RunDir
 from recnas.space.registry import get_space
+from recnas.tasks.gradient.darts import DartsSearch
 from recnas.tasks.registry import load_search
 from recnas.tasks.settings import GradientSearchConfig
 from recnas.train.checkpoint import load_latest

@@ -12,11 +12,11 @@ from recnas.cli.main import main
 from recnas.cli.plan import ranges
 from recnas.data.known_tables import KNOWN, known_tables
 from recnas.errors import BackendMissing, ConfigError
-from recnas.train.gpu_plan import KEPT_FREE, Devices, DoesNotFit, ShardingForecast, plan
 from recnas.model.embeddings.fused import load_kernels
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.cost import count
 from recnas.space.settings import SpaceSettings
+from recnas.train.gpu_plan import KEPT_FREE, Devices, DoesNotFit, ShardingForecast, plan
 from recnas.train.settings import TrainSettings
 
 GB = 2**30
