@@ -12,6 +12,16 @@ settings.register_profile(
 )
 settings.load_profile("recnas")
 
+JOBS = Path(__file__).parent / "jobs"
+IN_EVERY_SPACE_SUITE = "test_keys_are_the_same_in_other_processes"  # of recnas.testing, which knows no marks of ours
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Jobs start workers: all of tests/jobs counts as `spawns`. Elsewhere tests that start processes say so themselves."""
+    for item in items:
+        if item.path.is_relative_to(JOBS) or item.name == IN_EVERY_SPACE_SUITE:
+            item.add_marker(pytest.mark.spawns)
+
 
 @pytest.fixture(scope="session")
 def criteo_file(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -1,7 +1,7 @@
 """Plan how the tables of a training would be shared out over GPUs, without having them.
 
   recnas plan criteo/warmup --tables criteo-1tb --gpus 8 --memory 80GB
-  recnas plan criteo/warmup --data data/criteo --gpus 16 --hosts 2 --memory 40GB --batch 65536 train.embeddings.width=64
+  recnas plan criteo/warmup --data data/criteo --gpus 16 --hosts 2 --memory 40GB --batch 65536 supernet.embeddings.width=64
 
 Prints where torchrec's planner would put each table, what every device would hold, and torchrec's estimate of the
 time that tables take per step. The network counted is the config's whole supernet, or --arch.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 import textwrap
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, NamedTuple, get_args
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -79,11 +79,19 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _type(annotation: Any) -> str:
-    text = getattr(annotation, "__name__", None) if not get_args(annotation) else str(annotation)
-    text = text or str(annotation)
-    text = text.replace("typing.", "").replace("NoneType", "null").replace("None", "null")
-    literal = re.fullmatch(r"Literal\[(.*)\]", text)
-    return literal[1].replace("'", "").replace(", ", " | ") if literal else re.sub(r"Literal\[(.*?)\]", r"\1", text)
+    """As a user writes values: `a | b` for a choice, `null` for none."""
+    if annotation is NoneType:
+        return "null"
+    if annotation is Ellipsis:
+        return "..."
+    origin, inside = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return " | ".join(map(str, inside))
+    if origin in (Union, UnionType):
+        return " | ".join(map(_type, inside))
+    if inside:
+        return f"{origin.__name__}[{', '.join(map(_type, inside))}]"
+    return str(getattr(annotation, "__name__", annotation))
 
 
 def _default(field: Any) -> str:

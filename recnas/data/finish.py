@@ -59,6 +59,7 @@ class Finisher:
         entries: list[dict[str, Any]],
         sources: list[Source],
         parquet: bool,
+        expected_rows: int | None,
     ) -> None:
         rows = np.sum([entry["rows"] for entry in entries], axis=0).tolist()
         with ThreadPoolExecutor(self.threads, thread_name_prefix="finish") as pool:
@@ -89,7 +90,7 @@ class Finisher:
             checksums = {name: future.result() for name, future in sorted({**checks, **others}.items())}
             source_sums = [future.result() for future in digests]
         counts = self._summary(entries, rows)
-        warnings = data_warnings(self.schema, self.summaries, counts, repeated.result())
+        warnings = data_warnings(self.schema, self.summaries, facts | counts, repeated.result(), expected_rows)
         manifest = {
             "format": FORMAT,
             "fingerprint": self._fingerprint(

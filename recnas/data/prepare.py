@@ -36,6 +36,7 @@ from recnas.data.schema import Schema, SparseField
 from recnas.data.sources import Source, find_sources
 from recnas.data.spark_session import check_engine
 from recnas.data.split import SPLITS, TRAIN, RowsOfChunk, assign_split, check_protocol
+from recnas.data.synthetic.files import truth_path
 from recnas.data.vocab_files import write_vocabulary
 from recnas.data.vocabulary import IdTable, count_keys, keep_frequent
 from recnas.errors import ConfigError, DataError
@@ -182,8 +183,13 @@ class Preparation:
             write_rejects(self.work / "done", self.sources, state.chunks, self.recipe.header, state.rows_in)
         facts = {"rows_in": state.rows_in, "rejects": state.rejects, "columns": list(state.columns)}
         finisher = Finisher(self.out, self.work, schema, summaries, self.threads, self.progress)
-        finisher.run(self.plan, facts, entries, self.sources, self.options.parquet)
+        finisher.run(self.plan, facts, entries, self.sources, self.options.parquet, self._expected_rows())
         return PreparedData.open(self.out)
+
+    def _expected_rows(self) -> int | None:
+        """What the recipe says of its data set, unless only a part or generated rows are meant."""
+        generated = all(truth_path(source.path).exists() for source in self.sources)
+        return None if self.options.limit or generated else self.recipe.expected_rows
 
     def _check_sources(self) -> tuple[str, ...]:
         if self.recipe.format == "parquet":

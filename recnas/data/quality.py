@@ -32,20 +32,36 @@ class DataWarning:
 
 
 def data_warnings(
-    schema: Schema, summaries: list[DenseSummary], facts: dict[str, Any], repeated: float
+    schema: Schema,
+    summaries: list[DenseSummary],
+    facts: dict[str, Any],
+    repeated: float,
+    expected_rows: int | None = None,
 ) -> list[DataWarning]:
     """All warnings of a data set.
 
     Args:
-        facts: `rows`, `click_rate`, `unknown` and `missing` of the manifest.
+        facts: `rows_in`, `rows`, `click_rate`, `unknown` and `missing` of the manifest.
         repeated: share of the test rows that the training rows hold too.
+        expected_rows: how many the whole data set is known to have; None: not known, or a part was asked for.
     """
     return [
+        *_row_count(facts["rows_in"], expected_rows),
         *_splits(facts),
         *_repeated(repeated),
         *_dense(schema, summaries),
         *_sparse(schema, facts),
     ]
+
+
+def _row_count(read: int, expected: int | None) -> Iterable[DataWarning]:
+    if expected is not None and read < expected:
+        why = "was the download cut short? If a part is all you want, say so with --limit."
+    elif expected is not None and read > expected:
+        why = "was a file named twice, or is it another edition?"
+    else:
+        return
+    yield DataWarning("row-count", f"Read {read:,} rows, the data set is known to have {expected:,}: {why}")
 
 
 def _splits(facts: dict[str, Any]) -> Iterable[DataWarning]:

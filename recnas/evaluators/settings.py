@@ -28,9 +28,9 @@ def known_proxies(names: tuple[str, ...]) -> tuple[str, ...]:
 class LambdaSettings(Settings):
     """Weights of SiGeo's terms; null takes the paper's choice for the warm-up at hand."""
 
-    zico: float | None = None
-    fr: float | None = None
-    loss: float | None = None
+    zico: float | None = None  # weight of the gradient statistics
+    fr: float | None = None  # weight of the Fisher-Rao norm
+    loss: float | None = None  # weight of the training loss, which is subtracted
 
     def settle(self, warmed: bool) -> Lambdas:
         paper = Lambdas.for_case("ctr", warmed)
@@ -45,9 +45,9 @@ class LambdaSettings(Settings):
 class ScoreSettings(Settings):
     """How a CTR candidate is scored by proxies."""
 
-    proxies: tuple[str, ...] = ("sigeo",)
-    batches: int = Field(4, ge=1)
-    batch_size: int = Field(512, ge=1)
+    proxies: tuple[str, ...] = ("sigeo",)  # see recnas score --list; a search goes by the first unless objectives are given
+    batches: int = Field(4, ge=1)  # of training rows, the same for every candidate
+    batch_size: int = Field(512, ge=1)  # rows in each
     seed: int = Field(0, ge=0)  # of the choice of rows and of proxies that draw random numbers
     sigeo: LambdaSettings = LambdaSettings()
 
@@ -61,10 +61,10 @@ class ScoreSettings(Settings):
 class SharedWeightsSettings(Settings):
     """`evaluator: shared-weights`: validation log loss under the shared weights after fine-tuning the last layer."""
 
-    steps: int = Field(500, ge=0)
-    lr: float = Field(0.04, gt=0)
-    batch_size: int = Field(512, ge=1)
-    valid_rows: int = Field(100_000, ge=1)
+    steps: int = Field(500, ge=0)  # of fine-tuning the last layer; 0: the shared weights as they are
+    lr: float = Field(0.04, gt=0)  # of the fine-tuning
+    batch_size: int = Field(512, ge=1)  # of the fine-tuning
+    valid_rows: int = Field(100_000, ge=1)  # validation rows that are read
 
 
 class QueryTraining(Settings):
@@ -78,12 +78,12 @@ class QueryTraining(Settings):
 class VisionScoreSettings(Settings):
     """How a vision network is scored by proxies, at initialisation or after a warm-up of its own."""
 
-    proxies: tuple[str, ...] = ("sigeo", "naswot", "params")
-    batches: int = Field(1, ge=1)
-    batch_size: int = Field(64, ge=2)
+    proxies: tuple[str, ...] = ("sigeo", "naswot", "params")  # see recnas score --list; a search goes by the first unless objectives are given
+    batches: int = Field(1, ge=1)  # of images, the same for every candidate
+    batch_size: int = Field(64, ge=2)  # images in each
     channels: int | None = Field(None, ge=1)  # of the scored networks; null: as the config has them
     cells: int | None = Field(None, ge=1)  # per stage; of DARTS: in all; null: as the config has them
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0)  # of the choice of images and of initial weights
     warmup: WarmNetwork = WarmNetwork()
 
     _known = field_validator("proxies")(known_proxies)

@@ -1,6 +1,6 @@
 """Score tables from runs that scored cells, and the correlations of everything in them with trained accuracies.
 
-    RUN/ledger.jsonl        one line per network (`recnas.jobs.cells`)
+    RUN/ledger.jsonl        one line per network (`recnas.jobs.score_cells`)
     RUN/correlation.json    `rows`, by proxy: Spearman, Kendall, intervals; then HNAS's guarantees
                             `pairs`: how far proxies agree with each other, if asked
                             With several warm-ups: `change`, Spearman less that at the first of them, and its interval
@@ -28,13 +28,14 @@ from recnas.engines.execution import Execution
 from recnas.errors import ConfigError, DataError
 from recnas.jobs.score_cells import sample_cells, score_cells
 from recnas.runs.folder import write_json
+from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.registry import get_space
 from recnas.space.settings import SpaceSettings
 from recnas.tasks.settings import CellScoring
 
 
 class CellSpace(Settings):
-    name: SpaceName = "nasbench201"
+    name: SpaceName = "nasbench201"  # of the cells
 
 
 class GuaranteeSettings(Settings):
@@ -43,23 +44,23 @@ class GuaranteeSettings(Settings):
     metrics: tuple[str, ...] = (
         "grad_norm", "snip", "grasp", "ntk_trace", "knas_root", "fisher", "synflow", "naswot",
     )  # fmt: skip
-    kappa: str = "ntk_cond"
-    reading: Literal["paper", "released"] = "paper"
+    kappa: str = "ntk_cond"  # condition number of the guarantees
+    reading: Literal["paper", "released"] = "paper"  # of the bound: the paper's equation 7, or the released code's
 
 
 class CellCorrelation(Settings):
-    """`recnas correlate CONFIG` for cells: score them (or read a score table), then lay them beside the accuracies."""
+    """`recnas correlate CONFIG` for cells: score them (or read a score table), then compare them with the accuracies."""
 
     space: CellSpace = CellSpace()
     table: str | None = None  # of trained cells; null: nb201.parquet in the folder RECNAS_TABLES names
     scores: str | None = None  # a score table; null: score `cells` cells now
     cells: int | None = Field(1000, ge=2)  # random cells; null: all
     score: CellScoring = CellScoring()
-    datasets: tuple[str, ...] = ("cifar10",)
-    split: Split = "test"
-    epochs: int = 200
+    datasets: tuple[str, ...] = ("cifar10",)  # whose accuracies the scores are compared with
+    split: Split = "test"  # of the accuracies
+    epochs: int = 200  # of the trainings behind the accuracies
     guarantee: GuaranteeSettings = GuaranteeSettings()
-    pairs: tuple[str, ...] = ()  # proxies to lay beside each other, two by two; those without scores are left out
+    pairs: tuple[str, ...] = ()  # proxies to compare with each other, two by two; those without scores are left out
     resamples: int = Field(100, ge=0)  # of the intervals
     shares: tuple[float, ...] = ()  # warm-ups to compare, each scored in a folder of its own; empty: score.warmup alone
 
@@ -70,6 +71,18 @@ class CellCorrelation(Settings):
         if any(not 0 <= share <= 1 for share in self.shares):
             raise ValueError("shares must lie between 0 and 1")
         return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _scored_in_the_same_space(cls, data: Any) -> Any:
+        """What is scored are cells of `space`, so that `score.space` need not be said."""
+        if not isinstance(data, dict):
+            return data
+        space, score = data.get("space", {}), data.get("score", {})
+        if isinstance(space, dict) and isinstance(score, dict) and "space" not in score:
+            name = space.get("name", NASBENCH201)
+            return data | {"score": score | {"space": {"name": name}}}
+        return data
 
     @model_validator(mode="after")
     def _one_space(self) -> CellCorrelation:

@@ -17,7 +17,12 @@ from recnas.runs.folder import versions
 
 # Built together: any other pairing fails at import with an undefined symbol.
 TRIPLE = {"torch": "2.13", "torchrec": "1.8", "fbgemm-gpu": "1.8"}
-OPTIONAL = {"tensorboard": "curves in TensorBoard"}
+# The package that shows whether an optional part is here, the name of the part, and what it is for.
+OPTIONAL = (
+    ("ray", "ray", "--engine ray"),
+    ("pyspark", "spark", "prepare --engine spark"),
+    ("onnxruntime", "export", "export --to onnx"),
+)
 
 
 @dataclass(frozen=True)
@@ -123,14 +128,14 @@ def _disk(folder: Path) -> Check:
 
 def _optional() -> list[Check]:
     checks = []
-    for package, purpose in OPTIONAL.items():
+    for package, extra, purpose in OPTIONAL:
         present = importlib.util.find_spec(package) is not None
         checks.append(
             Check(
                 package,
                 present,
                 "yes" if present else "no",
-                "" if present else f"for {purpose}: pip install 'recnas[{package}]'",
+                "" if present else f"for {purpose}: pip install 'recnas[{extra}]'",
                 needed=False,
             )
         )

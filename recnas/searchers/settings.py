@@ -16,7 +16,7 @@ class SearcherSettings(Settings):
     """What every searcher can be told; `method` is its name."""
 
     method: str
-    redraws: int = Field(100, ge=0)
+    redraws: int = Field(100, ge=0)  # draws in search of an architecture that was not proposed before
 
     @property
     def proposals(self) -> int:
@@ -38,13 +38,14 @@ class EvolutionSettings(SearcherSettings):
     """Regularized evolution: 128 + 240 x 8 = 2,048 candidates by default."""
 
     method: Literal["evolution"] = "evolution"
-    population: int = Field(128, ge=2)
-    generations: int = Field(240, ge=0)
+    population: int = Field(128, ge=2)  # living architectures; as many random ones come first
+    generations: int = Field(240, ge=0)  # after the random ones
     children: int = Field(8, ge=1, validate_default=True)  # per generation; as many of the oldest leave
     tournament: int = Field(
         64, ge=1, validate_default=True
     )  # drawn per generation; the best of them is the parent
     mutations: Literal["falling"] | int = "falling"  # per child: the published schedule, or a fixed number
+
     @property
     def proposals(self) -> int:
         return self.population + self.generations * self.children
@@ -69,7 +70,7 @@ class RandomSettings(SearcherSettings):
     """Independent draws from the space."""
 
     method: Literal["random"] = "random"
-    candidates: int = Field(2048, ge=1)
+    candidates: int = Field(2048, ge=1)  # proposed in all
     block: int = Field(32, ge=1)  # proposed at a time; the draws do not depend on it
 
 
@@ -77,7 +78,7 @@ class LocalSettings(SearcherSettings):
     """Climbs from the best of a few random starts, from neighbour to neighbour."""
 
     method: Literal["local"] = "local"
-    candidates: int = Field(2048, ge=1)
+    candidates: int = Field(2048, ge=1)  # proposed in all
     starts: int = Field(8, ge=1)  # random architectures per climb, of which the best is the start
     block: int = Field(32, ge=1)  # neighbours scored before the climb moves on
 
@@ -89,16 +90,16 @@ class HnasSettings(SearcherSettings):
     candidates: int = Field(20, ge=1)  # queries: architectures that are trained
     metric: str = "ntk_trace"  # M: positive, and high for good networks
     kappa: str | None = "ntk_cond"  # null: 1 for every network
-    reading: Literal["paper", "released"] = "paper"
+    reading: Literal["paper", "released"] = "paper"  # of the bound: the paper's equation 7, or the released code's
     power: float = Field(1.0, gt=0)  # t of F(x) = x^(2 t); the paper's reading only
     units: Literal["pool", "raw"] = "pool"  # M and kappa over their medians; the released reading is always raw
     pool: int = Field(2000, ge=1)  # architectures drawn at a time
     grow: bool = True  # draw before every query, or once
-    log_mu: tuple[float, float] = (-4.0, 0.0)
+    log_mu: tuple[float, float] = (-4.0, 0.0)  # range of log10 of the weight mu that is tried
     nu_quantile: float = Field(1.0, gt=0, le=1)  # of the pool's M, the highest root of nu; 1 is the largest
     nu_top: float | None = Field(None, gt=0)  # the same as a number; the released code has 5000
     probe_share: float = Field(0.25, ge=0, le=1)  # of the queries, before Bayesian optimisation begins
-    acquisition: Literal["ei", "ucb"] = "ei"
+    acquisition: Literal["ei", "ucb"] = "ei"  # of Bayesian optimisation: expected improvement, or upper confidence bound
 
     @property
     def pool_scores(self) -> tuple[str, ...]:
@@ -122,7 +123,7 @@ class RankPoolSettings(SearcherSettings):
     method: Literal["rank-pool"] = "rank-pool"
     candidates: int = Field(20, ge=1)  # trained; validation chooses
     by: dict[str, Literal["min", "max"]] = Field(default={"naswot": "max"}, min_length=1)  # joined by rank sum
-    pool: int = Field(1000, ge=1)
+    pool: int = Field(1000, ge=1)  # architectures drawn and scored
 
     @property
     def pool_scores(self) -> tuple[str, ...]:
@@ -137,9 +138,9 @@ class ReinforceSettings(SearcherSettings):
     """Policy gradient over independent choices."""
 
     method: Literal["reinforce"] = "reinforce"
-    candidates: int = Field(2048, ge=1)
+    candidates: int = Field(2048, ge=1)  # proposed in all
     block: int = Field(1, ge=1)  # drawn from one policy before it learns
-    lr: float = Field(0.2, gt=0)
+    lr: float = Field(0.2, gt=0)  # learning rate of the policy
     momentum: float = Field(0.9, ge=0, lt=1)  # of the baseline and of the spread of rewards
 
 
@@ -147,11 +148,11 @@ class BohbSettings(SearcherSettings):
     """Hyperband with a density model; the model's defaults are BOHB's."""
 
     method: Literal["bohb"] = "bohb"
-    candidates: int = Field(2048, ge=1)
+    candidates: int = Field(2048, ge=1)  # looks in all, at whatever level
     eta: int = Field(3, ge=2)  # one of so many goes on to the next level
     block: int = Field(4, ge=1)  # proposed at a time where there is one level
-    random_share: float = Field(1 / 3, ge=0, le=1)
-    good_share: float = Field(0.15, gt=0, lt=1)
+    random_share: float = Field(1 / 3, ge=0, le=1)  # of the proposals, drawn without the model
+    good_share: float = Field(0.15, gt=0, lt=1)  # of what was evaluated, modelled as good
     least_points: int | None = Field(None, ge=1)  # on each side of the model; null: decisions + 1
     draws: int = Field(64, ge=1)  # from the good density, of which the best ratio is kept
     smoothing: float = Field(1.0, gt=0)  # added to the count of every option
@@ -163,7 +164,7 @@ class LimitSettings(Settings):
     params: float | None = Field(None, gt=0)  # of the network, embedding tables not counted
     macs: float | None = Field(None, gt=0)  # multiply-adds per row of data
     flops: float | None = Field(None, gt=0)  # two per multiply-add
-    embedding_mb: float | None = Field(None, gt=0)
+    embedding_mb: float | None = Field(None, gt=0)  # of the embedding tables
     latency_ms_1: float | None = Field(None, gt=0)  # measured, batch of 1
     latency_ms_512: float | None = Field(None, gt=0)  # measured, batch of 512
     tries: int = Field(2000, ge=1)  # draws before giving up

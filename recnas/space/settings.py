@@ -17,7 +17,7 @@ from recnas.space.registry import get_space, space_options
 class SpaceSettings(Settings):
     """Which architectures a run draws from. A setting that its space does not have is refused."""
 
-    name: str = SMALL
+    name: str = SMALL  # see docs; nasrec-small, nasrec-full, or a vision space
     blocks: int | None = Field(None, ge=1)  # nasrec
     connections: Literal["binomial", "uniform"] | None = None  # nasrec
     layers: int | None = Field(None, ge=3)  # mlp

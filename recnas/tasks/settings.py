@@ -64,7 +64,7 @@ class CtrFinal(Settings):
     rows: int | None = Field(None, ge=1)  # training rows of each; null: all
     train: TrainSettings = TrainSettings()
     retrain_on: Literal["train", "train+valid"] = "train"  # what the winner is trained on before test is read
-    retrain_seeds: int = Field(1, ge=1)
+    retrain_seeds: int = Field(1, ge=1)  # of the winner's last training; the mean is reported
     retrain_settings: TrainSettings | None = None  # null: as `train`
 
 
@@ -72,12 +72,12 @@ class CtrSearchConfig(Settings):
     """`recnas search CONFIG` on prepared ad logs."""
 
     task: Literal["ctr"] = "ctr"
-    data: str
-    seed: int = Field(0, ge=0)
+    data: str  # folder of the prepared data
+    seed: int = Field(0, ge=0)  # of everything that is drawn
     space: SpaceSettings = SpaceSettings()
     warmup: WarmupShare = WarmupShare()
     supernet: SupernetSettings = SupernetSettings()
-    evaluator: Literal["proxy", "shared-weights", "training"] = "proxy"
+    evaluator: Literal["proxy", "shared-weights", "training"] = "proxy"  # what candidates are judged by before the finalists are trained
     score: ScoreSettings = ScoreSettings()
     shared_weights: SharedWeightsSettings = SharedWeightsSettings()
     query_training: QueryTraining = QueryTraining()
@@ -124,7 +124,7 @@ class CtrSearchConfig(Settings):
 class VisionSpaceSettings(Settings):
     """The space, and the sizes of the networks that are scored and trained."""
 
-    name: str
+    name: str  # of the space
     network: dict[str, Any] = Field(default_factory=dict)  # such as channels and cells; see recnas.space.networks
 
     @field_validator("name")
@@ -153,8 +153,8 @@ class VisionSpaceSettings(Settings):
 class ImageFinal(Settings):
     """What happens to the best candidates."""
 
-    candidates: int = Field(3, ge=1)
-    seeds: int = Field(1, ge=1)
+    candidates: int = Field(3, ge=1)  # trained from scratch; validation chooses
+    seeds: int = Field(1, ge=1)  # trainings of each
     train: ImageTraining = ImageTraining(epochs=10)
 
 
@@ -163,14 +163,14 @@ class ImageSearchConfig(Settings):
 
     task: Literal["images"] = "images"
     space: VisionSpaceSettings
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0)  # of everything that is drawn
     images: ImageSource = ImageSource()
     split: ImageSplit = ImageSplit()
-    evaluator: Literal["proxy", "training"] = "training"
+    evaluator: Literal["proxy", "training"] = "training"  # what candidates are judged by before the finalists are trained
     score: VisionScoreSettings = VisionScoreSettings()
     query_training: ImageTraining = ImageTraining()
-    objectives: Objective = Field(default_factory=dict)
-    combine: Literal["pareto", "vote"] = "pareto"
+    objectives: Objective = Field(default_factory=dict)  # empty: the validation accuracy, or the first proxy
+    combine: Literal["pareto", "vote"] = "pareto"  # several objectives: keep compromises, or add up ranks
     limits: LimitSettings = LimitSettings()
     search: AnySearcher = EvolutionSettings()
     final: ImageFinal = ImageFinal()
@@ -195,20 +195,20 @@ class ImageSearchConfig(Settings):
 class QuerySettings(Settings):
     """What a search may look at."""
 
-    dataset: str = "cifar10"
-    epochs: int = 12
+    dataset: str = "cifar10"  # whose validation accuracy is looked up
+    epochs: int = 12  # of the training that is looked up
     levels: tuple[int, ...] = ()  # for bohb: lengths of training, short to long; empty: `epochs` alone
 
 
 class TableFinal(Settings):
     """What is read about the winner."""
 
-    datasets: tuple[str, ...] = DATASETS
-    epochs: int = 200
+    datasets: tuple[str, ...] = DATASETS  # whose test accuracy is reported
+    epochs: int = 200  # of the training that is looked up
 
 
 class TableSpace(Settings):
-    name: Literal["nasbench201"]
+    name: Literal["nasbench201"]  # of the space
 
 
 class TableSearchConfig(Settings):
@@ -218,7 +218,7 @@ class TableSearchConfig(Settings):
     space: TableSpace
     table: str | None = None  # nb201.parquet; null: in the folder RECNAS_TABLES names
     scores: str | None = None  # a score table, for methods that rank by training-free scores
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0)  # of everything that is drawn
     query: QuerySettings = QuerySettings()
     limits: LimitSettings = LimitSettings()
     search: AnySearcher = EvolutionSettings()
@@ -245,8 +245,8 @@ class TableSearchConfig(Settings):
 class SupernetSpace(Settings):
     """The space, and the sizes of its supernet: `channels`, `cells`, `stacks`, or `layers` and `width`."""
 
-    name: str
-    supernet: dict[str, int] = Field(default_factory=dict)
+    name: str  # of the space
+    supernet: dict[str, int] = Field(default_factory=dict)  # sizes; empty: the defaults of the space
 
     @field_validator("name")
     @classmethod
@@ -268,7 +268,7 @@ class GradientSearchConfig(Settings):
 
     task: Literal["images"] = "images"
     space: SupernetSpace
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0)  # of everything that is drawn
     images: ImageSource = ImageSource()
     table: str | None = None  # of nasbench201: nb201.parquet; null: in the folder RECNAS_TABLES names, if it is set
     search: NasiSettings | DartsSettings = Field(discriminator="method")
@@ -285,6 +285,6 @@ class CellScoring(VisionScoreSettings):
 
     space: SpaceSettings = SpaceSettings(name=NASBENCH201)
     images: ImageSource = ImageSource(rows=640)
-    batches: int = Field(2, ge=1)
+    batches: int = Field(2, ge=1)  # of images, the same for every cell
     channels: int | None = Field(16, ge=1)
     cells: int | None = Field(5, ge=1)

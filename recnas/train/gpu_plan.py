@@ -273,15 +273,15 @@ def _remedies(case: _Case, network: _Network) -> list[str]:
             break
         gpus *= 2
     if case.optimizer == "adagrad" and case.with_(optimizer="rowwise-adagrad").try_plan(network):
-        found.append("train.embeddings.optimizer=rowwise-adagrad")
+        found.append("supernet.embeddings.optimizer=rowwise-adagrad")
     for width in range(case.width - 4, 3, -4):
         if case.with_(width=width).try_plan(network):
-            found.append(f"train.embeddings.width={width}")
+            found.append(f"supernet.embeddings.width={width}")
             break
     limit = 2 ** (max(case.rows.values()).bit_length() - 1)
     while limit >= 2**10:
         if case.with_(rows={k: min(n, limit) for k, n in case.rows.items()}).try_plan(network):
-            found.append(f"train.embeddings.hash_rows={limit}")
+            found.append(f"supernet.embeddings.hash_rows={limit}")
             break
         limit //= 2
     return found

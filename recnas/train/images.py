@@ -31,7 +31,7 @@ class ImageSource(Settings):
     """Which images a job looks at."""
 
     name: str = "generated"  # or a known data set: cifar10, cifar100, ...
-    path: str | None = None
+    path: str | None = None  # folder of its files; null: in the folder RECNAS_IMAGES names
     rows: int = Field(1280, ge=2)  # of generated images
     side: int = Field(32, ge=4)  # of generated images
 
@@ -46,9 +46,9 @@ class ImageSource(Settings):
 class ImageSplit(Settings):
     """How images are split; the rest is for training."""
 
-    valid: float = Field(0.2, gt=0, lt=1)
-    test: float = Field(0.2, gt=0, lt=1)
-    seed: int = Field(0, ge=0)
+    valid: float = Field(0.2, gt=0, lt=1)  # share that chooses
+    test: float = Field(0.2, gt=0, lt=1)  # share that is read at the end
+    seed: int = Field(0, ge=0)  # of the split, the same for every search
 
     def rows(self, images: int, split: Split) -> np.ndarray:
         """Row numbers of one split."""
@@ -66,18 +66,18 @@ class ImageSplit(Settings):
 class Sgd(Settings):
     """Stochastic gradient descent with momentum, on images."""
 
-    epochs: int = Field(1, ge=1)
-    batch_size: int = Field(64, ge=2)
-    lr: float = Field(0.025, gt=0)
-    momentum: float = Field(0.9, ge=0, lt=1)
-    weight_decay: float = Field(3e-4, ge=0)
+    epochs: int = Field(1, ge=1)  # passes over the images
+    batch_size: int = Field(64, ge=2)  # images per step
+    lr: float = Field(0.025, gt=0)  # learning rate
+    momentum: float = Field(0.9, ge=0, lt=1)  # Nesterov's, if above 0
+    weight_decay: float = Field(3e-4, ge=0)  # pulls all weights towards zero
     clip: float = Field(5.0, gt=0)  # norm of the gradient
 
 
 class ImageTraining(Sgd):
     """How one network is trained from scratch."""
 
-    epochs: int = Field(2, ge=1)
+    epochs: int = Field(2, ge=1)  # passes over the images; the rate falls along a cosine
     rows: int | None = Field(None, ge=1)  # training images; null: all of that split
     augment: bool = True  # crops of images with a border, and mirrors
     drop_path: float = Field(0.0, ge=0, lt=1)  # rises to this over the training, for spaces that have it
@@ -93,7 +93,7 @@ class WarmNetwork(Sgd):
     """
 
     data_share: float = Field(0.0, ge=0, le=1)  # of the images
-    weight_decay: float = Field(5e-4, ge=0)
+    weight_decay: float = Field(5e-4, ge=0)  # pulls all weights towards zero
 
 
 def run_sgd(

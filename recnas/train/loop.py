@@ -249,7 +249,7 @@ class NotFinite(RunError):
     def __init__(self, value: float, step: int, position: Mapping[str, int]) -> None:
         super().__init__(
             f"The training loss became {value} at step {step + 1} (epoch {position['epoch']}, batch {position['batch']}).",
-            "The last checkpoint is from before that. Lower train.lr or set train.clip, and start a new run.",
+            "The last checkpoint is from before that. Lower the setting lr or set clip, and start a new run.",
         )
 
     def __reduce__(self) -> tuple:

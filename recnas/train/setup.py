@@ -44,8 +44,8 @@ def choose_device(settings: TrainSettings) -> torch.device:
         device = torch.device(settings.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(
-            f"train.device is {settings.device}, but torch sees no CUDA device here.",
-            "Use train.device=cpu, or see: recnas doctor",
+            f"The setting device is {settings.device}, but torch sees no CUDA device here.",
+            "Use device=cpu (of a search: supernet.device=cpu final.train.device=cpu), or see: recnas doctor",
         )
     ranks = current_ranks()
     if ranks.several and device.type == "cuda":

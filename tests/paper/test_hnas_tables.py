@@ -20,21 +20,20 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from recnas.jobs.cell_scores import (
-    CellCorrelation,
-    GuaranteeSettings,
-    correlate_pairs,
-    correlate_scores,
-    directions,
-    missing_last,
-    widths,
-)
 
 from recnas.bench.correlation import rank_correlation
 from recnas.bench.guarantee import FORMS
 from recnas.bench.nasbench201 import DATASETS, Nb201Table
 from recnas.bench.score_table import ScoreTable
 from recnas.bench.truth import Truth
+from recnas.jobs.correlate_cells import (
+    CellCorrelation,
+    GuaranteeSettings,
+    correlate_pairs,
+    correlate_scores,
+    directions,
+    missing_last,
+)
 from recnas.searchers.objective import Objectives
 from recnas.searchers.registry import get_searcher
 from recnas.space.nasbench201 import Nb201Space
@@ -140,7 +139,7 @@ def test_hnas_beats_random_and_stands_beside_its_figures(table, scores, write_do
     found: dict[str, list[Accuracies]] = {}
     for metric in METRICS:
         for variant, settings in VARIANTS.items():
-            asked = {"candidates": 20, "metric": widths(scores, metric)[-1], "kappa": KAPPA, **settings}
+            asked = {"candidates": 20, "metric": scores.widths(metric)[-1], "kappa": KAPPA, **settings}
             found[f"HNAS {asked['metric']} ({variant})"] = [search(table, "hnas", asked, seed, scores) for seed in range(SEEDS)]
     for queries in (20, 100):
         rivals = {
@@ -152,7 +151,7 @@ def test_hnas_beats_random_and_stands_beside_its_figures(table, scores, write_do
     write_down("hnas.md", "hnas searches", search_lines(found))
     random = fmean(run[0] for run in found["random, 20 queries"])
     for metric in METRICS:
-        paper = found[f"HNAS {widths(scores, metric)[-1]} (paper)"]
+        paper = found[f"HNAS {scores.widths(metric)[-1]} (paper)"]
         assert fmean(run[0] for run in paper) > random, metric
 
 
@@ -164,7 +163,7 @@ def test_rankers_without_training_stand_beside_their_figures(table, scores, writ
         "SiGeo": ("sigeo", {"sigeo@4": "max"}), "TE-NAS-like": ("te-nas", {"ntk_cond@4": "min", "naswot@16": "max"}),
     }  # fmt: skip
     for name, (published, by) in first.items():
-        runs = [search(table, "top", {"candidates": 1, "by": by, "pool": 1000}, seed, scores) for seed in range(5 * SEEDS)]
+        runs = [search(table, "rank-pool", {"candidates": 1, "by": by, "pool": 1000}, seed, scores) for seed in range(5 * SEEDS)]
         found[f"{name}: first of 1,000 by {' and '.join(by)}"] = (published, runs)
     lines = [
         "### What a score chooses",
@@ -187,15 +186,15 @@ def test_eigen_nas_stands_beside_its_figures(table, scores, write_down):
         "",
         f"Test accuracy in percent after 200 epochs on CIFAR-10 / CIFAR-100 / ImageNet16-120, mean ± standard deviation over {5 * SEEDS} draws of",
         "the pool. Of the best k, validation on CIFAR-10 after 12 epochs chooses one, or each data set chooses for itself by its own",
-        f"validation after 200 epochs; the paper says neither this nor how large its pool is. Published: k = 5 {figures(PUBLISHED['eigen-nas 5'])};",
-        f"k = 20 {figures(PUBLISHED['eigen-nas 20'])} (five searches).",
+        f"validation after 200 epochs; the paper says neither this nor how large its pool is. Published: k = 5 {joined(PUBLISHED['eigen-nas 5'])};",
+        f"k = 20 {joined(PUBLISHED['eigen-nas 20'])} (five searches).",
         "",
         "| k | by | pool | CIFAR-10 chooses | each data set chooses |",
         "|---|---|---|---|---|",
     ]
     for k, by, pool in product((5, 20), ("ntk_trace@16", "ntk_min_eig@16", "ntk_min_eig@4"), (30, 100, 300, 1000, 3000)):
         asked = {"candidates": k, "by": {by: "max"}, "pool": pool}
-        kept = [queried(table, "top", asked, seed, scores) for seed in range(5 * SEEDS)]
+        kept = [queried(table, "rank-pool", asked, seed, scores) for seed in range(5 * SEEDS)]
         chosen = [by_validation(table, cells, "cifar10", 12) for cells in kept]
         at_once = [tuple(table.of(cell, data, "test", 200) for data in DATASETS) for cell in chosen]
         alone = [tuple(table.of(by_validation(table, cells, data, 200), data, "test", 200) for data in DATASETS) for cells in kept]
@@ -204,13 +203,13 @@ def test_eigen_nas_stands_beside_its_figures(table, scores, write_down):
     write_down("eigen-nas.md", "eigen-nas", lines)
 
 
-def scores(values: Sequence[float]) -> str:
+def joined(values: Sequence[float]) -> str:
     return " / ".join(f"{value:.2f}" for value in values)
 
 
 def spread(runs: Sequence[Accuracies]) -> str:
     columns = list(zip(*runs))
-    return f"{figures([fmean(column) for column in columns])} ± {figures([stdev(column) for column in columns])}"
+    return f"{joined([fmean(column) for column in columns])} ± {joined([stdev(column) for column in columns])}"
 
 
 def test_guarantees_rank_as_published(table, scores, write_down):
@@ -227,7 +226,7 @@ def test_guarantees_rank_as_published(table, scores, write_down):
         forms = by_metric(correlate_scores(truth, scores, range(len(table)), config))
         lines += guarantee_lines(forms, dataset, kappa)
         for metric in ("grad_norm", "snip", "ntk_trace"):
-            found = forms[widths(scores, metric)[-1]]
+            found = forms[scores.widths(metric)[-1]]
             assert found["non-realizable"]["spearman"] >= found["kappa/M"]["spearman"] > found["realizable"]["spearman"]
     write_down("hnas.md", "hnas guarantees", lines)
 
@@ -307,7 +306,7 @@ def by_metric(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str, A
 
 def row(name: str, runs: Sequence[Accuracies], published: Accuracies | None) -> str:
     cells = [f"{fmean(column):.2f} ± {stdev(column):.2f}" for column in zip(*runs)]
-    return f"| {name} | {' | '.join(cells)} | {figures(published) if published else ''} |"
+    return f"| {name} | {' | '.join(cells)} | {joined(published) if published else ''} |"
 
 
 def search_lines(found: dict[str, list[Accuracies]]) -> list[str]:

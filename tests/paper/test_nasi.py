@@ -11,7 +11,6 @@ not depend on mu, nu and the scale of steps, so that one run is read under all o
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from itertools import product
@@ -21,17 +20,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from recnas.jobs.search_kinds import load_search
-from recnas.jobs.search_nasi import search_nasi
-from recnas.jobs.search_oneshot import NasiConfig
 
 from recnas.bench.nasbench201 import DATASETS, Nb201Table
 from recnas.bench.score_table import ScoreTable
+from recnas.engines.execution import Execution
+from recnas.jobs.search import search
 from recnas.model.supernets.registry import SUPERNETS
 from recnas.progress import Progress
+from recnas.runs.folder import RunDir
+from recnas.runs.records import Candidate, RandomTrace, read_lines
 from recnas.searchers.gradient.nasi import Nasi, slope
 from recnas.searchers.gradient.settings import NasiSettings
 from recnas.space.nasbench201.key import key
+from recnas.tasks.registry import load_search
+from recnas.tasks.settings import GradientSearchConfig
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -91,15 +93,15 @@ def test_nasi_finds_good_cells_without_training(paper_runs, write_down):
         ledgers = [run(kind, seed, paper_runs) for seed in range(kind.seeds)]
         for rule, (reading, settings), (length, steps) in product(kind.rules, READINGS.items(), kind.lengths.items()):
             asked = NasiSettings(**settings, **RULES[rule], steps=steps)
-            cells = [chosen(events, asked) for events in ledgers]
+            cells = [chosen(ledger, asked) for ledger in ledgers]
             found = [tuple(table.of(cell, data, "test", 200) for data in DATASETS) for cell in cells]
             best = max(best, fmean(accuracies[0] for accuracies in found))
-            lines.append(f"| {kind.channels}, {kind.seeds} | {rule} | {reading} | {length} = {steps} | {' | '.join(figures(found))} |")
+            lines.append(f"| {kind.channels}, {kind.seeds} | {rule} | {reading} | {length} = {steps} | {' | '.join(mean_and_spread(found))} |")
     write_down("nasi.md", "nasi", lines)
     assert best > fmean(table.accuracy("cifar10", "test", 200)), "no better than a random cell"
 
 
-def run(kind: Runs, seed: int, folder: Path) -> list[dict[str, Any]]:
+def run(kind: Runs, seed: int, folder: Path) -> list[Any]:
     """The ledger of one search."""
     steps = max(kind.lengths.values())
     out = folder / f"nasi-{kind.estimator}-c{kind.channels}-{steps}-{seed}"
@@ -107,26 +109,27 @@ def run(kind: Runs, seed: int, folder: Path) -> list[dict[str, Any]]:
                  "search.nu=mean", "search.scale=largest", f"search.estimator={kind.estimator}",
                  f"table={TABLE}", f"images.path={IMAGES}"]  # fmt: skip
     config = load_search(ROOT / "configs" / "nasbench201" / "nasi.yaml", overrides)
-    assert isinstance(config, NasiConfig)
-    search_nasi(config, out, Progress())
-    return [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
+    assert isinstance(config, GradientSearchConfig)
+    search(config, out, Execution(progress=Progress()))
+    return read_lines("search", RunDir.open(out).ledger.read(), str(out))
 
 
-def chosen(events: list[dict[str, Any]], settings: NasiSettings) -> Any:
+def chosen(lines: list[Any], settings: NasiSettings) -> Any:
     """What the steps of a ledger amount to under other settings."""
     plan = SUPERNETS["nasbench201"].make(10, 32)
     state = Nasi(settings, [decision.size for decision in plan.decisions])
-    state.random = [event["trace"] for event in events if event["event"] == "random"]
-    for event in events:
-        if event["event"] != "candidate" or state.done:
+    state.random = [line.trace for line in lines if isinstance(line, RandomTrace)]
+    for line in lines:
+        if not isinstance(line, Candidate) or state.done:
             continue
-        if event.get("values") is None:
+        facts = line.facts
+        if line.values is None:
             state.tell_failed()
         elif settings.estimator == "averages":
-            state.tell_drawn(event["choices"], event["trace"])
+            state.tell_drawn(facts["choices"], facts["trace"])
         else:
-            of_trace = np.array(event["gradient"]) * slope(event["trace"], MU, event["nu"])  # 1 or -1, its own inverse
-            state.tell(event["trace"], of_trace * slope(event["trace"], settings.mu, state.nu()))
+            of_trace = np.array(facts["gradient"]) * slope(facts["trace"], MU, facts["nu"])  # 1 or -1, its own inverse
+            state.tell(facts["trace"], of_trace * slope(facts["trace"], settings.mu, state.nu()))
     return plan.arch(state.choices())
 
 
@@ -156,7 +159,7 @@ def test_what_the_expectation_itself_chooses(write_down):
                 random = traces[rng.integers(0, len(traces), 50)]
                 drawn = rng.integers(0, len(traces), draws)
                 found.append(tuple(accuracy[at[best_options(options[drawn], traces[drawn], mu, nu, random)]]))
-            lines.append(f"| {channels} | mu {mu:g}, nu {nu} | {draws:,} | {' | '.join(figures(found))} |")
+            lines.append(f"| {channels} | mu {mu:g}, nu {nu} | {draws:,} | {' | '.join(mean_and_spread(found))} |")
         exact = accuracy[at[best_options(options, traces, mu, nu, traces)]]
         lines.append(f"| {channels} | mu {mu:g}, nu {nu} | all | {' | '.join(f'{value:.2f}' for value in exact)} |")
     write_down("nasi.md", "nasi expectation", lines)
@@ -171,6 +174,6 @@ def best_options(options: np.ndarray, traces: np.ndarray, mu: float, nu: str, ra
     return tuple(state.choices())
 
 
-def scores(found: list[Accuracies]) -> Iterator[str]:
+def mean_and_spread(found: list[Accuracies]) -> Iterator[str]:
     for column in zip(*found):
         yield f"{fmean(column):.2f} ± {stdev(column):.2f}"

@@ -12,10 +12,16 @@ import os
 from pathlib import Path
 
 import pytest
-from recnas.jobs.cells import CellSettings, correlate_cells, sample_cells, score_cells
 
-from recnas.bench.nasbench201 import Nb201Table
+from recnas.bench.nasbench201 import DATASETS, Nb201Table
+from recnas.bench.pack_scores import pack_scores
+from recnas.bench.truth import Truth
+from recnas.engines.execution import Execution
+from recnas.jobs.correlate_cells import CellCorrelation, GuaranteeSettings, correlate_scores
+from recnas.jobs.score_cells import sample_cells, score_cells
 from recnas.progress import Progress
+from recnas.tasks.settings import CellScoring
+from recnas.train.images import ImageSource
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("RECNAS_SHARED", ROOT.parent / "shared")) / "data"
@@ -41,12 +47,17 @@ AT_LEAST = {"naswot": 0.70, "zico": 0.60, "sigeo": 0.60, "params": 0.65, "jacob_
 @pytest.mark.paper
 @pytest.mark.skipif(not (TABLE.exists() and IMAGES.exists()), reason=f"needs {TABLE} and {IMAGES}")
 def test_proxies_rank_cells_as_published(paper_runs, write_down):
-    table = Nb201Table.read(TABLE)
+    table = Truth.of_nasbench201(Nb201Table.read(TABLE))
     cells = int(os.environ.get("RECNAS_CELLS", "1000"))
     rows = sample_cells(table, cells)
-    settings = CellSettings(proxies=PROXIES, channels=CHANNELS, images="cifar10", images_path=str(IMAGES), batches=2)
-    results = score_cells([table.archs[row] for row in rows], paper_runs / f"nb201-c{CHANNELS}", settings, workers=2, progress=Progress())
-    by_data = {data: {row["proxy"]: row for row in correlate_cells(table, rows, results, data)} for data in ("cifar10", "cifar100", "imagenet16")}
+    images = ImageSource(name="cifar10", path=str(IMAGES))
+    settings = CellScoring(proxies=PROXIES, channels=CHANNELS, images=images, batches=2)
+    out = paper_runs / f"nb201-c{CHANNELS}"
+    score_cells([table.archs[row] for row in rows], out, settings, Execution(2, progress=Progress()))
+    config = CellCorrelation(datasets=DATASETS, guarantee=GuaranteeSettings(metrics=()), resamples=1000)
+    by_data: dict[str, dict[str, dict]] = {data: {} for data in DATASETS}
+    for line in correlate_scores(table, pack_scores([out]), rows, config):
+        by_data[line["dataset"]][line["proxy"].partition("@")[0]] = line
     write_down("sigeo.md", "nb201", as_lines(by_data, cells))
     short = {name: by_data["cifar10"][name]["spearman"] for name, least in AT_LEAST.items() if by_data["cifar10"][name]["spearman"] < least}
     assert not short

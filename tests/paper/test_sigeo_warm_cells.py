@@ -15,9 +15,10 @@ import os
 from pathlib import Path
 
 import pytest
-from recnas.jobs.cell_scores import correlate_config, load_config
 
 from recnas.config import apply_overrides, read_yaml
+from recnas.engines.execution import Execution
+from recnas.jobs.correlate_cells import correlate_config, load_config
 from recnas.progress import Progress
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +39,7 @@ def test_warmed_cells_are_ranked_at_every_level(cells, passes, paper_runs, write
     data = read_yaml(ROOT / "configs" / "nasbench201" / "correlate-warm.yaml")
     asked = [f"cells={cells}", f"score.warmup.epochs={passes}", "resamples=1000", f"table={TABLE}", f"score.images.path={IMAGES}", "datasets=[cifar10]"]
     config = load_config(data, apply_overrides(data, asked), "the warm-up config")
-    rows = correlate_config(config, paper_runs / f"nb201-warm-{cells}-{passes}x", workers=2, progress=Progress())
+    rows = correlate_config(config, paper_runs / f"nb201-warm-{cells}-{passes}x", Execution(2, progress=Progress()))
     by_name = {(row["proxy"].partition("@")[0], row["share"]): row for row in rows}
     write_down("sigeo.md", f"sigeo-warm-{passes}", as_lines(by_name, cells, passes))
     assert all(by_name[name, share]["spearman"] is not None for name, shares in PUBLISHED.items() for share in shares)

@@ -23,6 +23,7 @@ def test_the_package_shows_what_there_is():
         recnas.serch  # noqa: B018
 
 
+@pytest.mark.spawns
 def test_looking_loads_no_torch():
     code = "import recnas, sys; dir(recnas); recnas.search; help(recnas); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

@@ -28,7 +28,7 @@ def test_all_faults_at_once_with_nearest_names(tmp_path):
     path = tmp_path / "a.yaml"
     path.write_text("warmup: {shar: 0.1, rows: many}\nsed: 3\nseveral: [{shaer: 1}]\n")
     with pytest.raises(ConfigError) as caught:
-        load_settings(Outer, path, ["seed", "warmup.data_share.deep=1", "seed=[1"])
+        load_settings(Outer, path, ["seed", "warmup.share.deep=1", "seed=[1"])
     text = str(caught.value)
     for part in (
         "'warmup.shar'; did you mean 'share'",

@@ -42,6 +42,7 @@ def test_the_older_kind_of_container_counts_too(tmp_path: Path):
     assert available_cores(tmp_path) == 8
 
 
+@pytest.mark.spawns
 def test_the_cores_a_process_is_bound_to_are_all_it_has():
     one = min(os.sched_getaffinity(0))
     code = f"import os; os.sched_setaffinity(0, {{{one}}}); from recnas.machine import available_cores; print(available_cores())"
@@ -71,6 +72,7 @@ def policy(code: str, **environment: str) -> str:
     return found.stdout.strip()
 
 
+@pytest.mark.spawns
 def test_threads_wait_asleep_unless_the_user_says_otherwise():
     code = "import recnas, os; print(os.environ['OMP_WAIT_POLICY'])"
     assert policy(code) == "PASSIVE"
@@ -88,11 +90,13 @@ sys.meta_path.insert(0, Noticing())
 """
 
 
+@pytest.mark.spawns
 def test_it_is_set_before_a_command_loads_torch():
     code = NOTICED + "from recnas.cli.main import main\nmain(['score', '--list'])"
     assert policy(code).splitlines()[0] == "torch with PASSIVE"
 
 
+@pytest.mark.spawns
 def test_workers_wait_asleep_too():
     code = (
         "from recnas.engines.pool import PoolEngine\nfrom tests.unit.engines.works import Environment\n"

@@ -77,6 +77,7 @@ def test_the_same_run_opens_again_and_another_is_refused(tmp_path: Path):
         RunDir.create(tmp_path / "other", "train")
 
 
+@pytest.mark.spawns
 def test_the_lock_is_free_again_after_a_kill(tmp_path: Path):
     code = f"import time; from pathlib import Path; from recnas.runs.folder import FolderLock\nwith FolderLock(Path({str(tmp_path)!r})):\n print('held', flush=True); time.sleep(60)"
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -108,13 +109,13 @@ def test_an_error_closes_the_ledger(tmp_path: Path):
 
 
 def test_one_changed_setting_is_named_with_both_values_and_nothing_else(tmp_path: Path):
-    config = {"data": "ads", "final": {"top": 3, "train": {"lr": 0.1, "checkpoint_seconds": 60}}, "search": {"method": "random"}}
+    config = {"data": "ads", "final": {"candidates": 3, "train": {"lr": 0.1, "checkpoint_seconds": 60}}, "search": {"method": "random"}}
     RunDir.create(tmp_path / "r", "search", config=config)
-    changed = {**config, "final": {"top": 2, "train": {"lr": 0.1, "checkpoint_seconds": 60}}}
+    changed = {**config, "final": {"candidates": 2, "train": {"lr": 0.1, "checkpoint_seconds": 60}}}
     with pytest.raises(RunError) as caught:
         RunDir.create(tmp_path / "r", "search", config=changed)
     assert caught.value.what == f"{tmp_path / 'r'} holds another run: final.candidates was 3, now 2."
-    moved = {**config, "data": "/elsewhere/ads", "final": {"top": 3, "train": {"lr": 0.1, "checkpoint_seconds": 5}}}
+    moved = {**config, "data": "/elsewhere/ads", "final": {"candidates": 3, "train": {"lr": 0.1, "checkpoint_seconds": 5}}}
     RunDir.create(tmp_path / "r", "search", config=moved)  # neither changes a figure
     with pytest.raises(RunError, match=r"final\.extra was not there, now true"):
         RunDir.create(tmp_path / "r", "search", config={**config, "final": {**config["final"], "extra": True}})

@@ -42,6 +42,11 @@ def compressor_for(out: Path) -> Callable[[bytes], bytes]:
     return _PACKERS.get(out.suffix, lambda data: data)
 
 
+def truth_path(out: Path) -> Path:
+    """What was planted in the generated file `out`; a raw file that has one beside it is generated."""
+    return out.with_name(f"{out.name}.truth.json")
+
+
 def check_target(out: Path, raw_bytes: int) -> None:
     """Refuse before the work starts if `out` cannot be a file, or the disk is clearly too small."""
     folder = out.parent

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from recnas.data.synthetic.avazu import Avazu
 from recnas.data.synthetic.criteo import Criteo
-from recnas.data.synthetic.files import WholeFiles, check_target, compressor_for
+from recnas.data.synthetic.files import WholeFiles, check_target, compressor_for, truth_path
 from recnas.data.synthetic.hashing import key_of
 from recnas.data.synthetic.kdd12 import Kdd12
 from recnas.data.synthetic.layout import Layout
@@ -128,7 +128,7 @@ def generate(
     check_target(out, rows * shape.bytes_per_row)
     model = click_model(layout, seed, strength)
     tally, side = Tally(), shape.side_file()
-    truth_path = Path(f"{out}.truth.json")
+    truth_file = truth_path(out)
     probability_path = Path(f"{out}.p.npy") if write_probability else None
     side_paths: tuple[Path, ...] = () if side is None else (out.parent / side.name,)
     if out in side_paths:
@@ -157,13 +157,13 @@ def generate(
             files.open(side_paths[0]).writelines(side.blocks())
         measured = tally.report(model)
         truth = {"layout": layout, "rows": rows, "seed": seed, "strength": strength, **measured}
-        files.open(truth_path).write(json.dumps(truth, indent=1).encode() + b"\n")
+        files.open(truth_file).write(json.dumps(truth, indent=1).encode() + b"\n")
         size = main.tell()
 
     kept = ("click_rate", "constant_rate_logloss", "bayes_logloss", "bayes_logloss_realised",
             "recalibrated_oracle_logloss", "variance_share")  # fmt: skip
     return SynthSummary(
-        layout, rows, seed, strength, out, truth_path, probability_path, side_paths, size,
+        layout, rows, seed, strength, out, truth_file, probability_path, side_paths, size,
         **{name: measured[name] for name in kept},
     )  # fmt: skip
 

@@ -11,13 +11,14 @@ from recnas.bench.ctr_table import CtrTable, write_table
 from recnas.bench.regret import evaluations_to_reach, order_curve, regret_curve
 from recnas.bench.table_space import TableSpace, genes
 from recnas.errors import DataError, SpaceError
+from recnas.runs.records import Trained
 from recnas.space.nasrec import NasrecSpace
 from recnas.testing.space_suite import SpaceConformance
 
 SPACE = NasrecSpace("nasrec-small", blocks=3)
 
 
-def events(n: int = 120, seeds: int = 2) -> list[dict]:
+def trainings(n: int = 120, seeds: int = 2) -> list[Trained]:
     rng = np.random.default_rng(0)
     archs = {}
     while len(archs) < n:
@@ -32,8 +33,8 @@ def events(n: int = 120, seeds: int = 2) -> list[dict]:
         for seed in range(seeds):
             metrics = {"logloss": loss + 0.001 * seed, "auc": 0.7}
             found.append(
-                {"index": index, "seed": seed, "key": key, "arch": SPACE.to_dict(arch), "params": 10, "macs": 20,
-                 "train_loss": 0.4, "seconds": 1.0, "valid": metrics, "test": metrics}
+                Trained(index=index, seed=seed, key=key, arch=SPACE.to_dict(arch), cost={"params": 10, "macs": 20},
+                        train_loss=0.4, seconds=1.0, valid=metrics, test=metrics)
             )  # fmt: skip
     return found
 
@@ -41,18 +42,18 @@ def events(n: int = 120, seeds: int = 2) -> list[dict]:
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> CtrTable:
     path = tmp_path_factory.mktemp("table") / "table.parquet"
-    write_table(path, events(), "nasrec-small", "f" * 64)
+    write_table(path, trainings(), "nasrec-small", "f" * 64)
     return CtrTable.read(path)
 
 
 def test_round_trip_averages_seeds_and_forgets_the_order(table: CtrTable, tmp_path: Path):
     assert (table.space, table.data, len(table.archs)) == ("nasrec-small", "f" * 64, 120)
-    first = events()[0]
-    assert table.valid[first["key"]] == pytest.approx(first["valid"]["logloss"] + 0.0005)
-    assert table.seeds[first["key"]] == 2
-    assert SPACE.key(SPACE.from_dict(table.archs[first["key"]])) == first["key"]
-    write_table(tmp_path / "a", events(), "s", "d")
-    write_table(tmp_path / "b", events()[::-1], "s", "d")
+    first = trainings()[0]
+    assert table.valid[first.key] == pytest.approx(first.valid["logloss"] + 0.0005)
+    assert table.seeds[first.key] == 2
+    assert SPACE.key(SPACE.from_dict(table.archs[first.key])) == first.key
+    write_table(tmp_path / "a", trainings(), "s", "d")
+    write_table(tmp_path / "b", trainings()[::-1], "s", "d")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
@@ -69,7 +70,7 @@ def test_missing_and_foreign_files_are_explained(tmp_path: Path):
 
 class TestTableSpace(SpaceConformance):
     def space(self) -> TableSpace:
-        return TableSpace({event["key"]: event["arch"] for event in events(40, 1)})
+        return TableSpace({line.key: line.arch for line in trainings(40, 1)})
 
 
 def test_genes_count_differences():

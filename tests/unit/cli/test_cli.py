@@ -96,6 +96,7 @@ def test_doctor_reports(capsys):
     }
 
 
+@pytest.mark.spawns
 def test_a_closed_pipe_is_no_error():
     code = "import sys; from recnas.cli.main import main; sys.exit(main(['datasets', 'show', 'criteo']))"
     result = subprocess.run(

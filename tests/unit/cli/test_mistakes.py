@@ -32,7 +32,7 @@ def test_a_raw_file_where_prepared_data_are_expected(said, criteo_file: Path, tm
         ["compare", "--data", criteo_file, "--models", "lr", "--out", tmp_path / "r"],
     ):
         text = said(*command)
-        assert f"{criteo_file} is a file, not a prepared data set" in text
+        assert f"{criteo_file} is a file, not a folder of prepared data" in text
         assert f"recnas prepare RECIPE --raw {criteo_file}" in text
 
 
@@ -60,14 +60,14 @@ def test_an_architecture_that_does_not_exist_is_what_is_wrong(said, criteo_data,
 
 
 def test_a_slip_on_the_command_line_is_not_blamed_on_the_file(said, criteo_data, tmp_path: Path):
-    text = said("search", "synthetic/laptop", "--data", criteo_data.path, "--out", tmp_path / "r", "final.topp=2", "seed=x")
+    text = said("search", "synthetic/laptop", "--data", criteo_data.path, "--out", tmp_path / "r", "final.candidate=2", "seed=x")
     assert "the command line has 2 faults" in text
     assert "laptop.yaml" not in text
     mine = tmp_path / "mine.yaml"
-    mine.write_text("data: x\nwarmup: {shar: 0.1}\n")
-    text = said("search", mine, "--out", tmp_path / "r", "final.topp=2")
-    assert "the command line has 1 fault:\n  - unknown key 'final.topp'; did you mean 'top'?" in text
-    assert "mine.yaml has 1 fault:\n  - unknown key 'warmup.shar'; did you mean 'share'?" in text
+    mine.write_text("data: x\nwarmup: {data_shar: 0.1}\n")
+    text = said("search", mine, "--out", tmp_path / "r", "final.candidate=2")
+    assert "the command line has 1 fault:\n  - unknown key 'final.candidate'; did you mean 'candidates'?" in text
+    assert "mine.yaml has 1 fault:\n  - unknown key 'warmup.data_shar'; did you mean 'data_share'?" in text
 
 
 def test_data_can_be_named_both_ways_everywhere(capsys, said, criteo_data, tmp_path: Path):

@@ -15,6 +15,7 @@ from recnas.data import quality
 from recnas.data.prepare import PrepareOptions, prepare
 from recnas.data.prepared import PreparedData
 from recnas.data.quality import DataWarning, repeated_share
+from recnas.data.synthetic import generate
 
 RECIPE = (
     "name: mine\nseparator: ','\nheader: true\nlabel: {column: y}\n"
@@ -123,3 +124,35 @@ def test_warnings_are_printed_and_stored(tmp_path: Path, capsys):
         assert f"warning: {warning.message}" in shown
     assert main(["inspect", str(data.path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["warnings"] == stored
+
+
+@pytest.mark.parametrize(
+    ("expected", "limit", "said"),
+    [
+        (3000, None, None),
+        (3001, None, "Read 3,000 rows, the data set is known to have 3,001: was the download cut short?"),
+        (45_840_617, None, "Read 3,000 rows, the data set is known to have 45,840,617: was the download cut short?"),
+        (2999, None, "Read 3,000 rows, the data set is known to have 2,999: was a file named twice"),
+        (45_840_617, 2000, None),  # a part was asked for
+    ],
+)
+def test_other_rows_than_the_recipe_knows_of(tmp_path: Path, expected: int, limit: int | None, said: str | None):
+    data = prepared(tmp_path, good_rows(), RECIPE + f"expected_rows: {expected}\n", limit=limit)
+    assert kinds(data) == ([] if said is None else ["row-count"])
+    assert all(warning.message.startswith(str(said)) for warning in data.warnings)
+
+
+def test_rows_that_were_rejected_were_read_too(tmp_path: Path):
+    rows = [*good_rows(2999), (1, "cheap", 1, 1)]
+    data = prepared(tmp_path, rows, RECIPE + "expected_rows: 3000\n", on_error="skip")
+    assert data.manifest["rejects"] == 1
+    assert kinds(data) == []
+
+
+def test_generated_rows_need_not_be_as_many_as_published(tmp_path: Path):
+    generate("criteo", 2000, 1, tmp_path / "ads.tsv", threads=1)
+    assert "row-count" not in kinds(prepare("criteo", [tmp_path / "ads.tsv"], tmp_path / "generated", threads=1))
+    (tmp_path / "train.txt").write_bytes((tmp_path / "ads.tsv").read_bytes())  # a file of Criteo's, for all we know
+    data = prepare("criteo", [tmp_path / "train.txt"], tmp_path / "cut", threads=1)
+    (warning,) = [warning for warning in data.warnings if warning.kind == "row-count"]
+    assert "Read 2,000 rows, the data set is known to have 45,840,617" in warning.message

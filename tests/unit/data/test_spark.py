@@ -24,6 +24,8 @@ from recnas.data.spark_session import check_master, first_task
 from recnas.data.synthetic import generate
 from recnas.errors import BackendMissing, ConfigError, DataError, RunError
 
+pytestmark = pytest.mark.spawns
+
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'recnas[spark]'")
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="there is no java on the PATH")
 SMALL = 256 << 20  # memory for which blocks are 2 MB

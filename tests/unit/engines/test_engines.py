@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from recnas.engines.base import Engine, open_engine
+from recnas.engines.base import Engine
+from recnas.engines.execution import Execution
 from recnas.engines.pool import PoolEngine
 from recnas.errors import DataError, RunError
 from tests.unit.engines.works import DiesOnce, Faulty
+
+pytestmark = pytest.mark.spawns
 
 
 @dataclass(frozen=True)
@@ -37,21 +40,21 @@ class Squares:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_come_in_order(workers: int):
-    with open_engine(Squares(), workers) as engine:
+    with Execution(workers).open(Squares()) as engine:
         assert [value for value, _ in engine.map(range(9))] == [n * n for n in range(9)]
         assert [value for value, _ in engine.map([])] == []
         assert [value for value, _ in engine.map([5, 4])] == [25, 16]  # the workers stay for the next map
 
 
 def test_work_is_opened_once_per_worker_and_workers_have_one_thread(tmp_path: Path):
-    with open_engine(Squares(str(tmp_path)), 2) as engine:
+    with Execution(2).open(Squares(str(tmp_path))) as engine:
         assert {threads for _, threads in engine.map(range(12))} == {"1"}
     assert 1 <= len(list(tmp_path.iterdir())) <= 2
 
 
 def test_an_endless_source_is_read_only_a_little_ahead():
     drawn = itertools.count()
-    with open_engine(Squares(), 2) as engine:
+    with Execution(2).open(Squares()) as engine:
         first = list(itertools.islice(engine.map(drawn), 3))
     assert [value for value, _ in first] == [0, 1, 4]
     assert next(drawn) < 12
@@ -67,14 +70,14 @@ def test_a_map_given_up_half_way_leaves_no_late_answers():
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_errors_arrive_in_their_place(workers: int):
-    with open_engine(Faulty(), workers) as engine:
+    with Execution(workers).open(Faulty()) as engine:
         results = engine.map(range(8))
         assert [next(results) for _ in range(3)] == [0, 1, 2]
         with pytest.raises(DataError, match="row 3 is bad") as caught:
             next(results)
         assert caught.value.fix == "Mend row 3."
     with (
-        open_engine(Faulty(), workers) as engine,
+        Execution(workers).open(Faulty()) as engine,
         pytest.raises((ValueError, RuntimeError), match="a fault of the code"),
     ):
         list(engine.map([4, 5]))
@@ -106,7 +109,7 @@ def test_an_item_that_always_kills_is_named(tmp_path: Path):
 
 
 def test_closing_ends_the_workers():
-    engine: Engine = open_engine(Squares(), 2)
+    engine: Engine = Execution(2).open(Squares())
     results = engine.map(range(4))  # kept: a map that is dropped ends the workers that are busy with it
     next(results)
     assert isinstance(engine, PoolEngine)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from recnas.engines import ray_cluster
-from recnas.engines.base import EngineChoice, open_engine
+from recnas.engines.execution import Execution
 from recnas.errors import BackendMissing, ConfigError, DataError, RunError
 from tests.unit.engines import works
 from tests.unit.engines.works import DiesOnce, Faulty
@@ -26,6 +26,8 @@ from tests.unit.engines.works import DiesOnce, Faulty
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'recnas[ray]'")
 
 from recnas.engines.ray import RayEngine  # noqa: E402 - only where there is ray
+
+pytestmark = pytest.mark.spawns
 
 for module in (sys.modules[__name__], works):
     ray.cloudpickle.register_pickle_by_value(module)  # Ray's workers cannot import a test
@@ -72,7 +74,7 @@ class Weighted:
 
 
 def test_results_are_those_of_the_local_engine_in_order(cluster):
-    with open_engine(Squares(), 2, "ray") as engine, open_engine(Squares(), 2, "local") as local:
+    with Execution(2, "ray").open(Squares()) as engine, Execution(2, "local").open(Squares()) as local:
         assert isinstance(engine, RayEngine)
         for items in (range(9), [], [5, 4]):  # the actors stay for the next map
             found = list(engine.map(items))
@@ -116,7 +118,7 @@ def test_an_item_that_always_kills_is_named(cluster, tmp_path: Path):
 
 
 def test_shared_weights_are_read_and_a_write_is_told(cluster):
-    with RayEngine(Weighted(), 1) as engine, open_engine(Weighted()) as local:
+    with RayEngine(Weighted(), 1) as engine, Execution().open(Weighted()) as local:
         assert list(engine.map(range(6))) == list(local.map(range(6)))
         with pytest.raises(RuntimeError, match="wrote into w, which all workers share"):
             list(engine.map([-1]))
@@ -148,11 +150,11 @@ def test_a_search_with_a_killed_actor_has_the_ledger_of_one_process(cluster, cri
 
     config = small_search(
         criteo_data.path,
-        warmup={"share": 0.02, "least_steps": 5},
-        search={"evolution": {"population": 4, "generations": 2, "children": 2, "tournament": 2}},
-        final={"top": 1, "rows": 500},
+        warmup={"data_share": 0.02, "least_steps": 5},
+        search={"method": "evolution", "population": 4, "generations": 2, "children": 2, "tournament": 2},
+        final={"candidates": 1, "rows": 500},
     )
-    search(config, tmp_path / "alone", 1, engine=EngineChoice("local"))
+    search(config, tmp_path / "alone", Execution(1, "local"))
     killed: list[int] = []
     engines: list[RayEngine] = []
     fetch = RayEngine._fetch
@@ -168,7 +170,7 @@ def test_a_search_with_a_killed_actor_has_the_ledger_of_one_process(cluster, cri
         return answer
 
     monkeypatch.setattr(RayEngine, "_fetch", fetch_and_kill)
-    search(config, tmp_path / "ray", 2, engine=EngineChoice("ray"))
+    search(config, tmp_path / "ray", Execution(2, "ray"))
     assert len(killed) == 1
     assert engines[0].replaced >= 1
     assert what_counts(tmp_path / "ray") == what_counts(tmp_path / "alone")
@@ -193,16 +195,16 @@ def test_something_else_at_the_address_is_given_up_on(monkeypatch):
         threading.Thread(target=server.accept, daemon=True).start()
         address = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(RunError, match="nothing let us in within 2 seconds"):
-            EngineChoice("ray", address).check() if not ray.is_initialized() else ray_cluster.check_address(address)
+            Execution(engine="ray", address=address).check() if not ray.is_initialized() else ray_cluster.check_address(address)
 
 
 def test_choices_that_do_not_fit():
     with pytest.raises(ConfigError, match="--ray-address goes with --engine ray"):
-        EngineChoice("pool", "auto").check()
+        Execution(engine="pool", address="auto").check()
     with pytest.raises(ConfigError, match="no engine 'slurm'"):
-        EngineChoice("slurm").check()
-    assert EngineChoice("ray", "head:6379").workers_here(64) == 1
-    assert EngineChoice("ray").workers_here(2) == 2
+        Execution(engine="slurm").check()
+    assert Execution(64, "ray", "head:6379").workers_here == 1
+    assert Execution(2, "ray").workers_here == 2
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch):
@@ -215,5 +217,5 @@ def test_without_the_package_it_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(BackendMissing) as caught:
-        EngineChoice("ray").check()
+        Execution(engine="ray").check()
     assert "pip install 'recnas[ray]'" in str(caught.value)

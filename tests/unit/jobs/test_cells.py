@@ -6,18 +6,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recnas.jobs.cells import CellSettings, correlate_cells, sample_cells, score_cells
+from scipy import stats
 
 from recnas.bench.nasbench201 import Nb201Table, write_generated
+from recnas.bench.pack_scores import pack_scores
+from recnas.bench.truth import Truth
+from recnas.engines.execution import Execution
+from recnas.jobs.correlate_cells import CellCorrelation, correlate_scores
+from recnas.jobs.score_cells import sample_cells, score_cells
+from recnas.runs.records import Scored
 from recnas.space.nasbench201 import Nb201Space
+from recnas.tasks.settings import CellScoring
 
-SETTINGS = CellSettings(proxies=("sigeo", "naswot", "params"), channels=2, cells=1, batches=2, batch_size=8)
-
-
-def without_clock(results: list[dict]) -> list[dict]:
-    return [{name: value for name, value in result.items() if name != "seconds"} for result in results]
+SETTINGS = CellScoring(proxies=("sigeo", "naswot", "params"), channels=2, cells=1, batches=2, batch_size=8)
 
 
+def without_clock(results: list[Scored]) -> list[Scored]:
+    return [result.model_copy(update={"seconds": 0.0}) for result in results]
+
+
+@pytest.mark.spawns
 def test_cells_are_scored_once_per_network_and_resume(tmp_path: Path):
     rng = np.random.default_rng(0)
     archs = [Nb201Space().sample(rng) for _ in range(5)]
@@ -27,19 +35,27 @@ def test_cells_are_scored_once_per_network_and_resume(tmp_path: Path):
     assert both[:3] == first
     assert both[5] == both[2]
     assert len((tmp_path / "run" / "ledger.jsonl").read_text().splitlines()) == len(
-        {result["key"] for result in both}
+        {result.key for result in both}
     )
-    assert without_clock(score_cells(archs, tmp_path / "two", SETTINGS, workers=2)) == without_clock(both)
+    assert without_clock(score_cells(archs, tmp_path / "two", SETTINGS, Execution(2))) == without_clock(both)
 
 
 def test_correlation_with_a_table(tmp_path: Path):
     rng = np.random.default_rng(1)
     write_generated(tmp_path / "nb201.parquet", list({Nb201Space().sample(rng): None for _ in range(40)}))
-    table = Nb201Table.read(tmp_path / "nb201.parquet")
+    table = Truth.of_nasbench201(Nb201Table.read(tmp_path / "nb201.parquet"))
     rows = sample_cells(table, 12)
     assert sample_cells(table, 5) == rows[:5]
     results = score_cells([table.archs[row] for row in rows], tmp_path / "run", SETTINGS)
-    found = {row["proxy"]: row for row in correlate_cells(table, rows, results, "cifar10")}
-    assert set(found) == {"sigeo", "naswot", "params"}
-    assert all(-1 <= row["spearman"] <= 1 for row in found.values())
-    assert found["params"]["n"] == pytest.approx(12)
+    config = CellCorrelation(datasets=("cifar10",), resamples=0)
+    found = {row["proxy"]: row for row in correlate_scores(table, pack_scores([tmp_path / "run"]), rows, config)}
+    assert set(found) == {"sigeo@2", "naswot@2", "params@2"}
+    accuracy = table.accuracy("cifar10", "test", 200)[rows]
+    for name, row in found.items():
+        scores = [result.scores[name.removesuffix("@2")] for result in results]
+        assert row["degenerate"] == sum(score.reason is not None for score in scores)
+        # A degenerate network ranks last.
+        values = [-1e9 if score.reason is not None else score.value for score in scores]
+        assert row["spearman"] == pytest.approx(stats.spearmanr(values, accuracy).statistic)
+        assert row["kendall"] == pytest.approx(stats.kendalltau(values, accuracy).statistic)
+        assert row["n"] == 12

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from recnas.baselines.zoo import LEARNING_RATES, ZOO, check_model_settings
-from recnas.bench.other_models import FLOORS
+from recnas.bench.other_models import OTHER_MODELS
 from recnas.data.schema import Schema
-from recnas.jobs.compare.entrants import Entrant, build_entrant
+from recnas.jobs.compare.entrants import Architecture, Entrant, HandCrafted, OtherLibrary
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.json import to_dict
@@ -18,14 +18,14 @@ from recnas.train.settings import TrainSettings
 SCHEMA = Schema.of_shape(3, [20, 30, 5])
 
 
-def arch_entrant(**options) -> Entrant:
+def arch_entrant(**options) -> Architecture:
     arch = NasrecSpace("nasrec-small", blocks=2).sample(np.random.default_rng(3))
-    return Entrant(arch.key, "mine", "arch", to_dict(arch), tuple(options.items()))
+    return Architecture(arch.key, "mine", to_dict(arch), tuple(options.items()))
 
 
 ENTRANTS = [
-    *(Entrant(name, name, "baseline") for name in ZOO),
-    *(Entrant(name, name, "floor") for name in FLOORS),
+    *(HandCrafted(name, name) for name in ZOO),
+    *(OtherLibrary(name, name) for name in OTHER_MODELS),
     arch_entrant(),
 ]
 
@@ -40,10 +40,10 @@ def test_trials_start_with_the_defaults_and_more_are_the_same_and_more(entrant: 
     assert few == json.loads(json.dumps(few))
     assert entrant.choices(settings, 0, 4) == entrant.choices(settings, 1, 4) == few[:1]
     assert entrant.choices(settings, 9, seed=5)[1:] != many[1:]
-    if entrant.kind != "floor":
+    if not isinstance(entrant, OtherLibrary):
         assert few[0]["lr"] == 0.0123
         assert {choice["lr"] for choice in many[1:]} <= set(LEARNING_RATES[optimizer])
-    if entrant.kind == "baseline":
+    if isinstance(entrant, HandCrafted):
         for choice in many:
             check_model_settings(entrant.id, {name: v for name, v in choice.items() if name != "lr"})
 
@@ -52,9 +52,9 @@ def test_trials_start_with_the_defaults_and_more_are_the_same_and_more(entrant: 
 @pytest.mark.parametrize("backend", ["plain", "fused"])
 def test_tables_are_as_wide_as_the_model_needs(name: str, width: int, padded: int, backend):
     settings = TrainSettings(embeddings={"width": 8, "backend": backend})
-    entrant = Entrant(name, name, "baseline")
+    entrant = HandCrafted(name, name)
     choice = {**entrant.default(settings), "lr": 0.05}
-    built = build_entrant(entrant, choice, SCHEMA, settings, 0, torch.device("cpu"))
+    built = entrant.build(choice, SCHEMA, settings, 0, torch.device("cpu"))
     assert built.embeddings.width == (padded if backend == "fused" else width)
     assert built.cost["embedding_params"] == 55 * width
     assert built.settings.lr == 0.05
@@ -71,7 +71,7 @@ def test_a_searched_network_is_built_as_its_search_built_it():
     settings = TrainSettings(embeddings={"width": 8})
     for layernorm in (True, False):
         entrant = arch_entrant(layernorm=layernorm)
-        built = build_entrant(entrant, entrant.default(settings), SCHEMA, settings, 0, torch.device("cpu"))
+        built = entrant.build(entrant.default(settings), SCHEMA, settings, 0, torch.device("cpu"))
         expected = count(built.network.arch, SCHEMA, width=8, layernorm=layernorm)  # type: ignore[arg-type]
         assert built.cost["params"] == expected.params
         assert built.cost["macs"] == expected.macs

@@ -11,15 +11,15 @@ from torch import nn
 from recnas.cli.main import main
 from recnas.config import check_settings
 from recnas.errors import ConfigError, DataError, RunError
-from recnas.jobs.sigeo_experiment1 import (
+from recnas.evaluators.two_layer import (
     Experiment1,
     TwoLayer,
-    experiment1,
     load,
     schedule,
     statistics_of,
     train_and_measure,
 )
+from recnas.jobs.sigeo_experiment1 import experiment1
 from recnas.proxies.network import ScoringBatch
 
 SMALL = Experiment1(widths=(2, 5, 9), epochs=1, warmup=(0.0, 0.5), batch_size=64, resamples=0)

@@ -19,13 +19,15 @@ from recnas.data.prepare import PrepareOptions, prepare
 from recnas.data.raw_encoder import RawEncoder
 from recnas.data.synthetic import generate
 from recnas.errors import BackendMissing, RunError
-from recnas.jobs import export_program
 from recnas.jobs.compare import compare
+from recnas.serve import program
 from recnas.serve.export import check_program, export
 from recnas.serve.load import load_trained
 from recnas.serve.predict import predict
 from recnas.serve.program import ONNX_PACKAGES, check_format, read_program
 from recnas.train.settings import EmbeddingSettings, TrainSettings
+
+pytestmark = pytest.mark.spawns
 
 has_onnx = all(importlib.util.find_spec(package) for package in ONNX_PACKAGES)
 FORMATS = [
@@ -218,7 +220,7 @@ def test_quoted_cells_strings_and_every_transform(train_small, tmp_path: Path):
 
 @pytest.mark.skipif(not has_onnx, reason="onnx, onnxscript or onnxruntime is not installed")
 def test_large_onnx_weights_go_beside(trained_run: Path, tmp_path: Path, monkeypatch, criteo_data):
-    monkeypatch.setattr(export_program, "_BESIDE", 0)
+    monkeypatch.setattr(program, "_BESIDE", 0)
     export(str(trained_run), "onnx", tmp_path / "served")
     assert (tmp_path / "served" / "model.onnx.data").exists()
     dense, ids = rows_of(criteo_data, "test", 9)
@@ -260,7 +262,7 @@ def test_the_command_and_its_faults(trained_run: Path, tmp_path: Path, capsys):
 
 
 def test_onnx_without_its_packages_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(export_program.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(program.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BackendMissing) as error:
         check_format("onnx")
     assert "pip install onnx onnxscript onnxruntime" in str(error.value)

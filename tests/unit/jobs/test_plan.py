@@ -7,16 +7,16 @@ import re
 
 import pytest
 import torch
-from recnas.jobs.settings import SpaceSettings
 
 from recnas.cli.main import main
 from recnas.cli.plan import ranges
 from recnas.data.known_tables import KNOWN, known_tables
 from recnas.errors import BackendMissing, ConfigError
-from recnas.train.gpu_plan import KEPT_FREE, Devices, DoesNotFit, ShardingForecast, plan
 from recnas.model.embeddings.fused import load_kernels
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.cost import count
+from recnas.space.settings import SpaceSettings
+from recnas.train.gpu_plan import KEPT_FREE, Devices, DoesNotFit, ShardingForecast, plan
 from recnas.train.settings import TrainSettings
 
 GB = 2**30
@@ -106,18 +106,18 @@ def test_what_does_not_fit_says_by_how_much_and_what_does():
     said = dict(
         item.split("=") if "=" in item else item.split() for item in text.split("What fits: ")[1].rstrip(".").split("; ")
     )
-    assert set(said) == {"--gpus", "train.embeddings.width", "train.embeddings.hash_rows"}
+    assert set(said) == {"--gpus", "supernet.embeddings.width", "supernet.embeddings.hash_rows"}
     assert make(int(said["--gpus"]), 40 * GB, hosts=2, width=64)
-    assert make(2, 40 * GB, width=int(said["train.embeddings.width"]))
-    assert make(2, 40 * GB, width=64, hash_rows=int(said["train.embeddings.hash_rows"]))
+    assert make(2, 40 * GB, width=int(said["supernet.embeddings.width"]))
+    assert make(2, 40 * GB, width=64, hash_rows=int(said["supernet.embeddings.hash_rows"]))
     with pytest.raises(DoesNotFit):  # and less would not do
         make(int(said["--gpus"]) // 2, 40 * GB, width=64)
     with pytest.raises(DoesNotFit):
-        make(2, 40 * GB, width=int(said["train.embeddings.width"]) + 4)
+        make(2, 40 * GB, width=int(said["supernet.embeddings.width"]) + 4)
 
 
 def test_the_rowwise_optimizer_is_offered_where_it_helps():
-    with pytest.raises(DoesNotFit, match=r"train\.embeddings\.optimizer=rowwise-adagrad"):
+    with pytest.raises(DoesNotFit, match=r"supernet\.embeddings\.optimizer=rowwise-adagrad"):
         make(1, 70 * GB, batch=64)
     assert make(1, 70 * GB, batch=64, optimizer="rowwise-adagrad").tables[0].split == "table_wise"
 
@@ -156,7 +156,7 @@ def test_the_command_on_prepared_data_and_on_a_search_config(criteo_data, capsys
     assert main(["plan", "synthetic/warmup", *argv]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [table["column"] for table in found["tables"]] == [field.name for field in criteo_data.schema.sparse]
-    assert main(["plan", "criteo/sigeo-sub-one-shot", *argv, "train.batch_size=64"]) == 0
+    assert main(["plan", "criteo/sigeo-sub-one-shot", *argv, "supernet.batch_size=64"]) == 0
     assert json.loads(capsys.readouterr().out)["batch"] == 64
 
 

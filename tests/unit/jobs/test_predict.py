@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from recnas.cli.main import main
+from recnas.data import raw_encoder
 from recnas.data.prepare import PrepareOptions, prepare
 from recnas.data.prepared import PreparedData
 from recnas.data.raw_encoder import RawEncoder
 from recnas.data.split import SPLITS, RowsOfChunk, assign_split
 from recnas.data.synthetic import generate
 from recnas.errors import ConfigError, DataError
-from recnas.jobs import predict_rows
 from recnas.runs.folder import RunDir
 from recnas.serve.load import load_trained
 from recnas.serve.predict import predict
@@ -48,7 +48,7 @@ def joined(encoder: RawEncoder) -> dict[str, np.ndarray]:
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Several blocks from a small file."""
-    monkeypatch.setattr(predict_rows, "BLOCK_BYTES", 1 << 17)
+    monkeypatch.setattr(raw_encoder, "BLOCK_BYTES", 1 << 17)
 
 
 @pytest.mark.parametrize("layout", ["criteo", "avazu", "kdd12"])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from recnas.jobs.settings import SpaceSettings, WarmupConfig, any_space, make_space
 
 from recnas.config import check_settings
 from recnas.errors import ConfigError
 from recnas.space.registry import space_names
+from recnas.space.settings import SpaceSettings, make_ctr_space
+from recnas.train.settings import WarmupConfig
 
 
 def read(**data: object) -> SpaceSettings:
@@ -18,20 +19,20 @@ def test_defaults_are_nasrec_s_and_are_written_out():
     assert read().model_dump() == {"name": "nasrec-small", "blocks": 7, "connections": "binomial"}
     assert read(name="xlarge", blocks=3).model_dump() == {"name": "nasrec-full", "blocks": 3, "connections": "binomial"}
     assert SpaceSettings.model_validate(read(blocks=5).model_dump()) == read(blocks=5)
-    assert make_space(read(blocks=5)).blocks == 5
+    assert make_ctr_space(read(blocks=5)).blocks == 5
 
 
 @pytest.mark.parametrize("name", space_names())
 def test_every_space_can_be_made_and_survives_a_manifest(name: str):
     settings = SpaceSettings.model_validate({"name": name})
-    assert any_space(settings).name == name
+    assert settings.make().name == name
     assert SpaceSettings.model_validate(settings.model_dump()) == settings
 
 
 def test_options_reach_the_space():
     settings = read(name="mlp", layers=4, width=16)
     assert settings.model_dump() == {"name": "mlp", "layers": 4, "width": 16}
-    space = any_space(settings)
+    space = settings.make()
     assert (space.layers, space.width) == (4, 16)
 
 
@@ -53,5 +54,5 @@ def test_what_does_not_apply_is_refused_by_name(data: dict, said: str):
 
 
 def test_jobs_on_clicks_refuse_image_spaces():
-    with pytest.raises(ConfigError, match=r"architectures of darts read images, not clicks\.\n.*space\.name to nasrec-small"):
-        make_space(read(name="darts"))
+    with pytest.raises(ConfigError, match=r"architectures of darts read images, not clicks\.\n.*space\.name to one of: nasrec-small"):
+        make_ctr_space(read(name="darts"))

@@ -34,7 +34,7 @@ def copied(trained_run: Path, tmp_path: Path) -> Path:
 def as_search(run: Path, folder: Path) -> Path:
     """The layout of a finished search whose winner is `run`."""
     RunDir.create(folder, "search", config={})
-    shutil.copytree(run, folder / "best")
+    shutil.copytree(run, folder / "winner")
     write_json(folder / "result.json", {})
     return folder
 
@@ -58,7 +58,7 @@ def test_best_is_chosen_on_validation_and_the_plain_name_is_the_first_seed(train
 def test_a_search_run_gives_its_winner(trained_run: Path, tmp_path: Path):
     search = as_search(trained_run, tmp_path / "search")
     for spec in (str(search), f"{search}:best", f"{search}:seed-1"):
-        assert load_trained(spec).path.parent == search / "best"
+        assert load_trained(spec).path.parent == search / "winner"
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from recnas.report.last_lines import verdict
+from recnas.runs.records import Budget, SearchResult, Winner
 
 
 @pytest.mark.parametrize(
@@ -26,12 +27,18 @@ def test_a_winner_that_only_guesses_is_called_that():
     assert "all rows have the same label" in verdict(result({"sigeo": 1.0}, normalized_entropy=None))
 
 
-def result(values, combine="pareto", normalized_entropy=0.9):
-    return {
-        "best": {"key": "k", "params": 10, "macs": 20, "index": 3, "rank": 1, "values": values},
-        "test": {"logloss": 0.5, "std": None, "normalized_entropy": normalized_entropy},
-        "valid": {"logloss": 0.4},
-        "budgets": {"proposed": 8, "scored": 7, "failed": 1, "trained": 3},
-        "combine": combine,
-        "seconds": {"search": 60.0},
-    }
+def result(values, combine="pareto", normalized_entropy=0.9) -> SearchResult:
+    return SearchResult(
+        task="ctr",
+        method="evolution",
+        metric="logloss",
+        winner=Winner(key="k", index=3, rank=1, arch={}, values=values, cost={"params": 10, "macs": 20}),
+        valid={"logloss": 0.4},
+        test={"logloss": 0.5, "auc": 0.7, "normalized_entropy": normalized_entropy},
+        objectives=dict.fromkeys(values, "max"),
+        combine=combine,
+        seeds={"search": 0},
+        budget=Budget(proposed=8, scored=7, failed=1, trained=3),
+        seconds={"search": 60.0},
+        data="f",
+    )

@@ -273,6 +273,7 @@ def _read(reader: TableReader, ids: Tensor, results: multiprocessing.SimpleQueue
     results.put(reader.lookup(ids).sum((1, 2)).tolist())
 
 
+@pytest.mark.spawns
 @pytest.mark.parametrize(("backend", "method"), [("plain", "fork"), ("fused", "fork"), ("plain", "spawn")])
 def test_workers_read_shared_tables(backend: str, method: str) -> None:
     mine = build_embeddings(SCHEMA, 8, backend)

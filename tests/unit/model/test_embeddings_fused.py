@@ -52,6 +52,7 @@ def test_building_leaves_the_global_random_state_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.spawns
 def test_a_first_step_prints_nothing_and_leaves_logging_alone() -> None:
     code = (
         "import logging, torch\n"

@@ -37,6 +37,7 @@ def test_unknown_option_suggests_the_nearest():
         get_space("nasrec-small", block=3)
 
 
+@pytest.mark.spawns
 def test_spaces_and_costs_load_no_torch():
     code = (
         "import sys, recnas.space.registry, recnas.space.nasrec.cost, recnas.testing.space_suite;"

@@ -48,7 +48,7 @@ def make_trainer(data: PreparedData, kind: str, steps: int, settings: TrainSetti
     if kind == "subnet":
         trainee: Any = FixedNetwork(Subnet(space.sample(np.random.default_rng(1)), shape, generator))
     else:
-        trainee = SupernetPaths(Supernet(space, shape, generator), PathSampler(space, 0, steps))
+        trainee = SupernetPaths(Supernet(space, shape, generator), PathSampler(space, 0, steps), head_lr_share=0.05)
     embeddings = make_embeddings(data.schema, settings, 0, CPU)
     loader = make_loader(data, settings, 0, CPU, ROWS)
     return new_trainer(trainee, embeddings, loader, settings, CPU, steps)

@@ -32,6 +32,8 @@ from recnas.train.distributed import Ranks, join_ranks
 from recnas.train.loop import Trainer
 from recnas.train.settings import TrainSettings
 
+pytestmark = pytest.mark.spawns
+
 SCRIPT = Path(__file__).with_name("rank_scenarios.py")
 spec = importlib.util.spec_from_file_location("rank_scenarios", SCRIPT)
 assert spec is not None
@@ -92,7 +94,7 @@ def left(criteo_data, tmp_path_factory) -> Callable[[str], list[dict[str, Any]]]
     whole = {"scenario": "train", "data": data, "steps": STEPS}
     adagrad = {"scenario": "tables", "optimizer": "adagrad"}
     warm = ["warmup", "synthetic/warmup", "--out", str(folder / "warm"), "--quiet", "--json", f"data={data}", "space.blocks=2",
-            "warmup.data_share=0.02", "warmup.least_steps=10", "check.archs=2", "check.rows=300", "train.lr=0.03"]  # fmt: skip
+            "warmup.data_share=0.02", "warmup.least_steps=10", "check.archs=2", "check.rows=300", "supernet.lr=0.03"]  # fmt: skip
     jobs = [
         {"name": "table-wise", "world": 4, **adagrad, "sharding": "table-wise"},
         {"name": "column-wise", "world": 2, **adagrad, "sharding": "column-wise"},
@@ -113,7 +115,7 @@ def left(criteo_data, tmp_path_factory) -> Callable[[str], list[dict[str, Any]]]
         {"name": "plain", "world": 2, "scenario": "embeddings_of", "data": data, "settings": {"embeddings": {"backend": "plain"}}},
         {"name": "row-wise", "world": 2, "scenario": "embeddings_of", "data": data, "settings": {"embeddings": {"sharding": "row-wise"}}},
         {"name": "warm", "world": 2, "scenario": "command", "argv": warm},
-        {"name": "odd", "world": 3, "scenario": "command", "argv": [*warm[:3], str(folder / "odd"), *warm[4:], "train.batch_size=100"]},
+        {"name": "odd", "world": 3, "scenario": "command", "argv": [*warm[:3], str(folder / "odd"), *warm[4:], "supernet.batch_size=100"]},
     ]  # fmt: skip
     (folder / "jobs.json").write_text(json.dumps(jobs))
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -358,7 +360,7 @@ def test_a_batch_that_does_not_divide():
 def test_the_command_refuses_such_a_batch_before_it_makes_a_run(left):
     assert [one["returned"] for one in left("odd")] == [2, 2, 2]
     said = "".join((left.folder / f"odd.{rank}.out").read_text() for rank in range(3))
-    assert "train.batch_size is 100, which 3 processes" in said
+    assert "supernet.batch_size is 100, which 3 processes" in said
     assert "Traceback" not in said
     assert not (left.folder / "odd").exists()
 
@@ -381,7 +383,7 @@ def test_warmup_by_two_is_the_warmup_of_one(criteo_data, left, tmp_path: Path, c
     by_two = json.loads((left.folder / "warm.0.out").read_text())
     assert (left.folder / "warm.1.out").read_text() == ""  # only the first speaks
     argv = ["warmup", "synthetic/warmup", "--out", str(tmp_path / "warm"), "--quiet", "--json", f"data={criteo_data.path}",
-            "space.blocks=2", "warmup.data_share=0.02", "warmup.least_steps=10", "check.archs=2", "check.rows=300", "train.lr=0.03"]  # fmt: skip
+            "space.blocks=2", "warmup.data_share=0.02", "warmup.least_steps=10", "check.archs=2", "check.rows=300", "supernet.lr=0.03"]  # fmt: skip
     assert main(argv) == 0
     by_one = json.loads(capsys.readouterr().out)
     mean = "valid_logloss_of_subnets"

@@ -37,7 +37,9 @@ def make(data: PreparedData, kind: str, steps: int, settings: TrainSettings | No
         trainee = FixedNetwork(Subnet(space.sample(np.random.default_rng(1)), shape, generator))
     else:
         trainee = SupernetPaths(
-            Supernet(space, shape, generator), PathSampler(space, 0, steps, full_path_share=0.3)
+            Supernet(space, shape, generator),
+            PathSampler(space, 0, steps, full_path_share=0.3),
+            head_lr_share=0.05,
         )
     embeddings = build_embeddings(data.schema, backend="plain" if kind == "supernet" else "auto", seed=0)
     loader = BatchLoader(data, "train", settings.batch_size, shuffle=True, seed=0, rows=1000)
@@ -139,6 +141,7 @@ for kind in ("subnet", "supernet"):
 """
 
 
+@pytest.mark.spawns
 def test_bfloat16_trains_like_float32(criteo_data):
     """In a process of its own: some machines advertise AMX but do not let it run, which kills the process."""
     done = subprocess.run(

@@ -50,7 +50,8 @@ def slow_calibration_error(score: Tensor, label: Tensor, bins: int) -> float:
 @pytest.mark.parametrize("distinct", [None, 1, 50])
 def test_equals_scikit_learn(distinct: int | None) -> None:
     score, label = clicks(20_000, distinct)
-    result = feed(Metrics(), score, label)
+    metrics = Metrics()
+    result = feed(metrics, score, label)
     probability = score.double().sigmoid()
     assert result["auc"] == pytest.approx(roc_auc_score(label, score), abs=1e-12)
     assert result["logloss"] == pytest.approx(log_loss(label, probability), abs=1e-12)
@@ -61,7 +62,7 @@ def test_equals_scikit_learn(distinct: int | None) -> None:
     )
     assert result["calibration"] == pytest.approx(float(probability.mean()) / rate)
     assert result["calibration_error"] == pytest.approx(slow_calibration_error(score, label, 20), abs=1e-9)
-    assert result["reasons"] == {}
+    assert metrics.reasons() == {}
     json.dumps(result, allow_nan=False)
 
 
@@ -99,7 +100,7 @@ def test_spilled_to_disk_gives_the_same(
     monkeypatch.setattr(module, "_READ_ROWS", 512)
     spilled = Metrics(memory_bytes=4096, folder=tmp_path)
     result = feed(spilled, score, label)
-    assert all(heap._file is not None for heap in spilled._heaps)
+    assert all(buffer._file is not None for buffer in spilled._buffers)
     assert result.pop("calibration_error") == pytest.approx(expected.pop("calibration_error"), abs=1e-12)
     assert result == expected
     assert result["auc"] == pytest.approx(roc_auc_score(label, score), abs=1e-12)
@@ -119,15 +120,19 @@ def test_one_class_and_empty_splits_say_why() -> None:
     empty = Metrics().result()
     assert empty["auc"] is None
     assert empty["logloss"] is None
-    assert set(empty["reasons"].values()) == {"the split has no rows"}
-    nothing = feed(Metrics(), torch.tensor([0.3, -2.0]), torch.zeros(2))
+    without_a_number = {name for name, value in empty.items() if value is None}
+    assert Metrics().reasons() == dict.fromkeys(without_a_number, "the split has no rows")
+    misses = Metrics()
+    nothing = feed(misses, torch.tensor([0.3, -2.0]), torch.zeros(2))
     assert nothing["auc"] is nothing["normalized_entropy"] is nothing["calibration"] is None
     assert nothing["logloss"] > 0
-    assert nothing["reasons"]["calibration"] == "all 2 rows are non-clicks"
-    everything = feed(Metrics(), torch.tensor([0.3, -2.0]), torch.ones(2))
+    assert misses.reasons()["calibration"] == "all 2 rows are non-clicks"
+    assert set(misses.reasons()) == {name for name, value in nothing.items() if value is None}
+    clicked = Metrics()
+    everything = feed(clicked, torch.tensor([0.3, -2.0]), torch.ones(2))
     assert everything["auc"] is None
     assert everything["calibration"] < 1
-    assert set(everything["reasons"]) == {"auc", "normalized_entropy"}
+    assert set(clicked.reasons()) == {"auc", "normalized_entropy"}
 
 
 def test_what_is_not_a_score_or_a_label_is_refused() -> None:
