@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recnas.search.objective import Objectives
+from recnas.searchers.objective import Objectives
 
 PLACE = "place by vote"  # what candidates of a vote are shown by; 1 is the best
 ONE_SHOT = ("nasi", "darts")  # methods that train one supernet and read an architecture off it
