@@ -185,17 +185,24 @@ def test_verdict_of_a_comparison(tmp_path: Path):
 def test_a_model_that_only_guesses_is_called_that_whatever_it_beats(tmp_path: Path):
     both = judged(write_compare(tmp_path / "both", entropies=(1.03, 1.2, 0.9)))
     assert both.sentence == (
-        "runs/first:best is not better than always predicting the click rate (test log loss 0.49940; the constant guess has 0.55500), "
+        "runs/first:best is not better than always predicting the click rate (test log loss 0.49940; the best constant guess has 0.48485), "
         "and neither is dcnv2, the best of the 2 other models."
     )
-    assert "runs/first:best, dcnv2: not better than always predicting the click rate (test log loss 0.55500)." in both.more
+    assert "runs/first:best, dcnv2: not better than always predicting the click rate (test log loss 0.48485)." in both.more
     assert "The reference dcnv2 is among them: being better than it says little." in both.more
     one = judged(write_compare(tmp_path / "one", entropies=(1.0, 0.9, 0.9)))
     assert one.sentence.startswith("runs/first:best is not better than always predicting the click rate")
     assert one.sentence.endswith("; dcnv2, the best of the 2 other models, is, and has 0.00060 more test log loss.")
     # A real difference to guessing is asked for: an interval that reaches zero is none.
     unsure = judged(write_compare(tmp_path / "unsure", entropies=(0.995, 0.9, 0.9)))
-    assert unsure.sentence.startswith("runs/first:best is not better than always predicting the click rate")
+    assert unsure.sentence.startswith(
+        "runs/first:best is not better than always predicting the click rate by more than chance "
+        "(test log loss 0.49940; the best constant guess has 0.50191); dcnv2"
+    )
+    assert "runs/first:best: better than always predicting the click rate (test log loss 0.50191) by no more than chance." in unsure.more
+    neither = judged(write_compare(tmp_path / "neither", entropies=(1.03, 0.995, 1.03)))
+    assert neither.sentence.endswith("and neither is dcnv2, the best of the 2 other models, by more than chance.")
+    assert "dcnv2: better than always predicting the click rate by no more than chance." in neither.more
     other = judged(write_compare(tmp_path / "other", entropies=(0.9, 1.5, 0.9)))
     assert other.sentence.startswith("runs/first:best beats dcnv2, the best of the 2 other models, by 0.00060")
     assert other.sentence.endswith("But dcnv2 is itself not better than always predicting the click rate, so this says little.")
