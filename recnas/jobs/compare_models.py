@@ -21,7 +21,7 @@ from torch import nn
 
 from recnas.baselines.base import Baseline, InputShape, start_tables
 from recnas.baselines.counts import count_macs, count_params
-from recnas.baselines.zoo import LEARNING_RATES, ZOO, build, find_name
+from recnas.baselines.zoo import LEARNING_RATES, ZOO, build, check_fits, find_name
 from recnas.config import nearest
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
@@ -127,6 +127,7 @@ def _resolve(name: str, data: PreparedData) -> list[Entrant]:
     if name == "all":
         return [*(Entrant(n, n, "baseline") for n in ZOO), Entrant("sklearn-lr", "sklearn-lr", "floor")]
     if (known := find_name(name)) is not None:
+        check_fits(known, data.schema.n_sparse)
         return [Entrant(known, known, "baseline")]
     if name in FLOORS:
         return [Entrant(name, name, "floor")]

@@ -32,7 +32,7 @@ def test_a_raw_file_where_prepared_data_are_expected(said, criteo_file: Path, tm
         ["compare", "--data", criteo_file, "--models", "lr", "--out", tmp_path / "r"],
     ):
         text = said(*command)
-        assert f"{criteo_file} is a file, not a prepared data set" in text
+        assert f"{criteo_file} is a file, not a folder of prepared data" in text
         assert f"recnas prepare RECIPE --raw {criteo_file}" in text
 
 
