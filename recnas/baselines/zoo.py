@@ -102,9 +102,13 @@ def check_model_settings(name: str, values: Mapping[str, Any] | ModelSettings | 
     return check_settings(entry.settings, dict(values or {}), f"the settings of {name}")
 
 
+def fits(name: str, n_sparse: int) -> bool:
+    """Whether a model can be built for data with so many categorical columns; without any, few can."""
+    return n_sparse > 0 or get_entry(name).network is DNN
+
+
 def check_fits(name: str, n_sparse: int) -> None:
-    """Refuse a model that cannot be built for data without categories."""
-    if n_sparse == 0 and get_entry(name).network is not DNN:
+    if not fits(name, n_sparse):
         raise ConfigError(f"{name} needs categorical columns, and this data set has none.", "Use dnn.")
 
 

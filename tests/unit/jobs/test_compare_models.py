@@ -13,7 +13,7 @@ from recnas.data.schema import Schema
 from recnas.errors import ConfigError
 from recnas.jobs.compare import compare
 from recnas.jobs.compare_floors import FLOORS
-from recnas.jobs.compare_models import Entrant, build_entrant
+from recnas.jobs.compare_models import Entrant, build_entrant, resolve
 from recnas.space.cost import count
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec_json import to_dict
@@ -41,6 +41,7 @@ def test_a_model_that_the_data_do_not_fit_is_refused_before_a_run_is_made(tmp_pa
     with pytest.raises(ConfigError, match=r"lr needs categorical columns, and this data set has none\. \(Use dnn\.\)"):
         compare(data, tmp_path / "run", ["dnn", "lr"])
     assert not (tmp_path / "run").exists()
+    assert [entrant.id for entrant in resolve(["all"], data)] == ["dnn", "sklearn-lr"]
 
 
 @pytest.mark.parametrize("entrant", ENTRANTS, ids=lambda e: e.label)
