@@ -32,6 +32,11 @@ MANIFEST = "manifest.json"
 _FILES = {"dense": ("dense.f32", "<f4"), "ids": ("ids.i32", "<i4"), "label": ("label.i8", "<i1")}
 
 
+def kept_recipe(recipe: Recipe) -> dict[str, Any]:
+    """A recipe without what is only for people."""
+    return recipe.model_dump(mode="json", exclude={"title", "source", "expected_rows"})
+
+
 def prepared_options(
     recipe: Recipe, options: PrepareOptions, protocol: str, sources: list[Source]
 ) -> dict[str, Any]:
@@ -39,7 +44,7 @@ def prepared_options(
     chosen = {name: value for name, value in asdict(options).items() if name not in ("side", "protocol")}
     chosen["with_columns"] = list(options.with_columns)
     return {
-        "recipe": recipe.model_dump(mode="json", exclude={"title", "source", "expected_rows"}),
+        "recipe": kept_recipe(recipe),
         "protocol": protocol,
         **chosen,
         "raw": [source.identity() for source in sources],

@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from recnas.config import check_settings
+from recnas.data.prepare import prepare
 from recnas.errors import RunError
 from recnas.report import data_info, facts, outcome_info
-from recnas.report.content import Lines, make_report
+from recnas.report.content import Code, Lines, all_files, make_report
 from recnas.report.leaderboard import leaderboard
 from recnas.report.page import render
 from recnas.report.runs import read_inputs, read_run
@@ -299,9 +300,25 @@ def test_data_tables(tmp_path: Path):
     )  # width 8, four bytes
     assert (first["unknown_train"], first["unknown_test"], first["missing_train"]) == (0.1, 0.25, 0.01)
     assert (
-        data_info.prepare_command(run)
+        data_info.prepare_command(run, "report_files/recipe.yaml")
         == f"recnas prepare criteo --raw train.txt --out {tmp_path}/data --protocol random-8-1-1 --seed 2018 --min-count 5"
     )
+    assert data_info.own_recipe(run) is None
+
+
+@pytest.mark.parametrize("name", ["mine", "csv"])
+def test_the_recipe_of_own_data_is_among_the_files(tmp_path: Path, name: str):
+    """Also where the name of the template was never changed; and it is one that `prepare` takes."""
+    (tmp_path / "log.csv").write_text("y,price,user\n" + "".join(f"{n % 2},{n % 9},{n % 5}\n" for n in range(300)))
+    recipe = f"name: {name}\nseparator: ','\nheader: true\nlabel: {{column: y}}\nsparse: [{{columns: [user], missing: ['São']}}]\n"
+    (tmp_path / "r.yaml").write_text(recipe)
+    data = prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "data", threads=1)
+    report = make_report([write_search(tmp_path / "first", data.path)], "beside")
+    (command,) = [item.text for section in report.sections for item in section.items if isinstance(item, Code) and "prepare" in item.text]
+    assert command.startswith("recnas prepare beside/recipe.yaml --raw log.csv --out ")
+    (tmp_path / "again.yaml").write_text(all_files(report)["recipe.yaml"])
+    again = prepare(str(tmp_path / "again.yaml"), [tmp_path / "log.csv"], tmp_path / "again", threads=1)
+    assert again.fingerprint == data.fingerprint
 
 
 def test_warnings_about_the_data_are_listed_first(tmp_path: Path):
