@@ -46,6 +46,26 @@ def is_below(entropy: float | None, interval: Sequence[float] | None) -> bool:
     return entropy is None or entropy >= 1 or interval[1] >= 0
 
 
+def floor_loss(row: Mapping[str, Any], guess: float | None) -> float | None:
+    """Test log loss of the best constant guess for one model of a `leaderboard.json`, which `is_below` asks it to beat.
+
+    Args:
+        guess: test log loss of the click rate of the training rows; that of the test rows themselves may be better.
+    """
+    test = row.get("test") or {}
+    loss, entropy = ((test.get(name) or {}).get("mean") for name in ("logloss", "normalized_entropy"))
+    if loss is None:
+        return guess
+    own = loss / entropy if entropy else 0.0  # None: all rows have the same label, and the guess is right every time
+    return own if guess is None else min(guess, own)
+
+
+def is_chance(row: Mapping[str, Any], guess: float | None) -> bool:
+    """Whether a model that is below the floor has the smaller figure all the same: then it may be chance."""
+    floor = floor_loss(row, guess)
+    return floor is not None and row_is_below(row) and row["test"]["logloss"]["mean"] < floor
+
+
 def row_is_below(row: Mapping[str, Any]) -> bool:
     """The same of one model of a `leaderboard.json`."""
     entropy = ((row.get("test") or {}).get("normalized_entropy") or {}).get("mean")

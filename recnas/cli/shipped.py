@@ -7,6 +7,7 @@ from pathlib import Path
 
 from recnas.config import nearest
 from recnas.errors import ConfigError
+from recnas.files import make_folder
 from recnas.resources import resource_dir
 
 
@@ -40,6 +41,6 @@ def copy_file(source: Path, target: str | None, usage: str) -> None:
         raise ConfigError(
             f"{path} exists already; it is not overwritten.", "Give another name, or remove it first."
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent, "name")
     path.write_text(source.read_text())
     print(f"wrote {path}")

@@ -2,7 +2,7 @@
 
 dlrm, deepfm, ...   a model of the zoo              RUN:best     the winner of a finished search
 sklearn-lr          scikit-learn's, as a floor      ARCH.json    any NASRec architecture
-lightgbm            likewise, if it is installed    all          the whole zoo and scikit-learn's
+lightgbm            likewise, if it is installed    all          the zoo, as far as the data fit, and scikit-learn's
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import nn
 
 from recnas.baselines.base import Baseline, InputShape, start_tables
 from recnas.baselines.counts import count_macs, count_params
-from recnas.baselines.zoo import LEARNING_RATES, ZOO, build, find_name
+from recnas.baselines.zoo import LEARNING_RATES, ZOO, build, check_fits, find_name, fits
 from recnas.config import nearest
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
@@ -125,8 +125,9 @@ def find_entrant(name: str, entrants: Sequence[Entrant]) -> Entrant:
 
 def _resolve(name: str, data: PreparedData) -> list[Entrant]:
     if name == "all":
-        return [*(Entrant(n, n, "baseline") for n in ZOO), Entrant("sklearn-lr", "sklearn-lr", "floor")]
+        return [*(Entrant(n, n, "baseline") for n in ZOO if fits(n, data.schema.n_sparse)), Entrant("sklearn-lr", "sklearn-lr", "floor")]
     if (known := find_name(name)) is not None:
+        check_fits(known, data.schema.n_sparse)
         return [Entrant(known, known, "baseline")]
     if name in FLOORS:
         return [Entrant(name, name, "floor")]

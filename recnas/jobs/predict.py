@@ -26,6 +26,7 @@ import torch
 
 from recnas.config import nearest
 from recnas.errors import ConfigError, DataError
+from recnas.files import make_place
 from recnas.jobs.predict_rows import EncodedRows, RawEncoder
 from recnas.jobs.trained import TrainedModel, load_trained
 from recnas.progress import Progress
@@ -154,8 +155,9 @@ def _target(out: Path, raw: list[Path]) -> Path:
         )
     if out.exists() and any(path.exists() and out.samefile(path) for path in raw):
         raise ConfigError(f"--out {out} is the raw file itself.", "Choose another --out.")
-    if not out.parent.is_dir():
+    if not out.parent.exists():
         raise ConfigError(f"--out {out}: there is no folder {out.parent}.", f"Make it: mkdir -p {out.parent}")
+    make_place(out, "--out")
     return out
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from recnas.bench.floor import NOT_BETTER, row_is_below
+from recnas.bench.floor import GUESS, NOT_BETTER, floor_loss, is_chance, row_is_below
 from recnas.report.table import two_digits
 
 Board = Mapping[str, Any]  # what leaderboard.json holds
@@ -32,25 +32,40 @@ def headline(board: Board) -> str | None:
 
 def floor_lines(board: Board) -> list[str]:
     """Which models are not better than the constant guess, and what that means for the reference."""
-    below = [row["model"] for row in board["models"] if row_is_below(row)]
-    if not below:
-        return []
-    guess = (board.get("guess") or {}).get("logloss")
-    figure = f" (test log loss {guess:.5f})" if guess is not None else ""
-    lines = [f"{', '.join(below)}: {NOT_BETTER}{figure}."]
-    if board.get("reference") in below:
+    rows, guess = [row for row in board["models"] if row_is_below(row)], _guess(board)
+    chance = [row["model"] for row in rows if is_chance(row, guess)]
+    worse = [row["model"] for row in rows if row["model"] not in chance]
+    # The same for all models, but for the last digits: one row tells it as well as another.
+    floor = floor_loss(rows[0], guess) if rows else None
+    figure = f" (test log loss {floor:.5f})" if floor is not None else ""
+    lines = []
+    if worse:
+        lines.append(f"{', '.join(worse)}: {NOT_BETTER}{figure}.")
+    if chance:
+        lines.append(f"{', '.join(chance)}: better than {GUESS}{'' if worse else figure} by no more than chance.")
+    if board.get("reference") in worse + chance:
         lines.append(f"The reference {board['reference']} is among them: being better than it says little.")
     return lines
 
 
+def _guess(board: Board) -> float | None:
+    return (board.get("guess") or {}).get("logloss")
+
+
 def _below(board: Board, one: Mapping[str, Any], other: Mapping[str, Any], against: str, difference: Mapping[str, Any]) -> str:
-    loss, guess = one["test"]["logloss"]["mean"], (board.get("guess") or {}).get("logloss")
-    figures = f" (test log loss {loss:.5f}" + (f"; the constant guess has {guess:.5f})" if guess is not None else ")")
-    said = f"{one['model']} is {NOT_BETTER}{figures}"
+    guess = _guess(board)
+    loss, floor = one["test"]["logloss"]["mean"], floor_loss(one, guess)
+    figures = f" (test log loss {loss:.5f}" + (f"; the best constant guess has {floor:.5f})" if floor is not None else ")")
+    said = f"{one['model']} is {NOT_BETTER}{_by_chance(one, guess)}{figures}"
     if row_is_below(other):
-        return f"{said}, and neither is {against.rstrip(',')}."
+        chance = _by_chance(other, guess)
+        return f"{said}, and neither is {against + chance if chance else against.rstrip(',')}."
     gap = difference["logloss"]
     return f"{said}; {against} is, and has {abs(gap):.5f} {'less' if gap > 0 else 'more'} test log loss."
+
+
+def _by_chance(row: Mapping[str, Any], guess: float | None) -> str:
+    return " by more than chance" if is_chance(row, guess) else ""
 
 
 def _compared(name: str, against: str, aside: str, difference: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 from recnas.bench.bootstrap import row_sums
-from recnas.bench.floor import guess_logits, is_below, not_better
+from recnas.bench.floor import floor_loss, guess_logits, is_below, is_chance, not_better, row_is_below
 
 
 def test_the_guess_has_the_loss_of_a_constant_prediction():
@@ -29,3 +29,21 @@ def test_below_the_floor():
     assert not is_below(None, None)
     assert not_better(0.999) is None
     assert not_better(1.0) == "not better than always predicting the click rate (1.000 times that loss)"
+
+
+@pytest.mark.parametrize(
+    ("loss", "entropy", "interval", "floor", "chance"),
+    [
+        (0.50, 0.98, (-0.02, 0.01), 0.50 / 0.98, True),  # smaller, but the interval reaches zero
+        (0.50, 1.02, (-0.03, -0.01), 0.50 / 1.02, False),  # better than the rate of training, not than that of test
+        (0.53, 1.0, (0.0, 0.02), 0.52, False),
+        (0.0002, None, (-0.02, -0.01), 0.0, False),  # all rows have the same label
+    ],
+)
+def test_the_figure_that_is_named_agrees_with_the_verdict(loss: float, entropy: float | None, interval, floor: float, chance: bool):
+    """A model called `not better` never stands beside a constant guess with a larger loss, unless chance is named."""
+    row = {"test": {"logloss": {"mean": loss}, "normalized_entropy": {"mean": entropy}}, "to_guess": {"logloss_interval": interval}}
+    assert row_is_below(row)
+    assert floor_loss(row, 0.52) == pytest.approx(floor)
+    assert is_chance(row, 0.52) == chance
+    assert chance == (loss < floor_loss(row, 0.52))
