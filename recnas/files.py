@@ -33,6 +33,17 @@ def make_folder(path: Path, option: str = "--out") -> None:
         raise RunError(f"The folder {path} cannot be made: {error.strerror}.", f"Choose another {option}.") from None
 
 
+def make_place(path: Path, option: str = "-o") -> None:
+    """Make the folder of a file that is to be written; said before any work is done for it.
+
+    Raises:
+        RunError: the path is a folder, or its folder cannot be made.
+    """
+    if path.is_dir():
+        raise RunError(f"{path} is a folder, and this writes a file.", f"Name a file in it: {option} {path}/NAME{path.suffix}")
+    make_folder(path.parent, option)
+
+
 def machine_fault(error: OSError) -> str | None:
     """One sentence for a full disk or missing permissions; None for anything else."""
     if error.errno not in _NOT_OURS:

@@ -102,13 +102,22 @@ def check_model_settings(name: str, values: Mapping[str, Any] | ModelSettings | 
     return check_settings(entry.settings, dict(values or {}), f"the settings of {name}")
 
 
+def fits(name: str, n_sparse: int) -> bool:
+    """Whether a model can be built for data with so many categorical columns; without any, few can."""
+    return n_sparse > 0 or get_entry(name).network is DNN
+
+
+def check_fits(name: str, n_sparse: int) -> None:
+    if not fits(name, n_sparse):
+        raise ConfigError(f"{name} needs categorical columns, and this data set has none.", "Use dnn.")
+
+
 def build(
     name: str, shape: InputShape, settings: Mapping[str, Any] | ModelSettings | None = None, seed: int = 0
 ) -> Baseline:
     """A new network. Initial weights and dropout depend on the seed alone; global random state is left."""
     entry, chosen = get_entry(name), check_model_settings(name, settings)
-    if shape.n_sparse == 0 and entry.network is not DNN:
-        raise ConfigError(f"{name} needs categorical columns, and this data set has none.", "Use dnn.")
+    check_fits(name, shape.n_sparse)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = entry.network(shape, chosen)  # type: ignore[call-arg]

@@ -43,3 +43,16 @@ def is_below(entropy: float | None, interval: Sequence[float] | None) -> bool:
     if interval is None:
         return entropy is not None and entropy >= 1
     return entropy is None or entropy >= 1 or interval[1] >= 0
+
+
+def floor_loss(loss: float | None, entropy: float | None, guess: float | None) -> float | None:
+    """Test log loss of the best constant guess, which `is_below` asks a model to beat.
+
+    Args:
+        loss, entropy: of the model: its test log loss, and how many times the best guess's that is.
+        guess: test log loss of the click rate of the training rows; that of the test rows themselves may be better.
+    """
+    if loss is None:
+        return guess
+    own = loss / entropy if entropy else 0.0  # None: all rows have the same label, and the guess is right every time
+    return own if guess is None else min(guess, own)

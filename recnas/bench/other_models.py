@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from recnas.bench.floor import guess_logits
 from recnas.data.prepared import PreparedData
 from recnas.model.embeddings import RowMap
 from recnas.train.metrics import Metrics
@@ -62,11 +63,14 @@ def fit_logistic(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: in
         n, fields = ids.shape
         columns = (ids + starts).ravel()
         hot = sparse.csr_matrix(
-            (np.ones(n * fields, dtype=np.float64), columns, np.arange(0, n * fields + 1, fields)),
+            (np.ones(n * fields, dtype=np.float64), columns, np.arange(n + 1) * fields),
             shape=(n, tables.total),
         )
         return sparse.hstack([hot, sparse.csr_matrix((dense - mean) / std)], format="csr")
 
+    if len(np.unique(label)) < 2:  # scikit-learn refuses to fit, and a constant is all there is to learn
+        rate, rows_seen = float(label.mean()), len(label)
+        return Fitted(lambda dense, ids: guess_logits(rate, rows_seen, len(dense)), dense.shape[1] + 1, tables.total, dense.shape[1])
     model = LogisticRegression(C=choice["C"], max_iter=200)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a baseline need not be exact

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.errors import ConfigError
+    from recnas.files import make_place
     from recnas.report.draw import describe_differences, draw_file, find_arch
     from recnas.report.write import write_text
 
@@ -41,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
             f"Use -o {out.with_suffix('.svg')}; any browser opens it, and most can print or save it in other formats.",
         )
     items = [find_arch(name) for name in (args.arch, args.second) if name is not None]
+    make_place(out)
     write_text(out, draw_file(items))
     different = describe_differences(items)
     if args.json:

@@ -8,6 +8,7 @@ from typing import Any
 
 from recnas.config import Settings, nearest
 from recnas.errors import ConfigError
+from recnas.files import make_folder
 from recnas.resources import resource_dir
 
 
@@ -40,7 +41,7 @@ def write_new(text: str, target: str | None, usage: str) -> None:
         raise ConfigError(
             f"{path} exists already; it is not overwritten.", "Give another name, or remove it first."
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent, "name")
     path.write_text(text, encoding="utf-8")
     print(f"wrote {path}")
 

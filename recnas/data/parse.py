@@ -24,6 +24,9 @@ from recnas.data.typed import PARSERS, Typed, cut_suffix, typed_cells, with_word
 ReadColumn = Callable[[str, str, InputColumn | None], Typed]
 ShowCell = Callable[[str, int], str]
 
+NOT_A_TIME, NOT_A_NUMBER, NOT_AN_INTEGER = "not a time YYMMDDHH", "not a number", "not an integer"
+_NOT_OF_THE_KIND = {"number": NOT_A_NUMBER, "int": NOT_AN_INTEGER, "hex": "not hexadecimal", "string": "not valid UTF-8"}
+
 
 @dataclass
 class Chunk:
@@ -137,21 +140,18 @@ def parse_rows(
         chunk.not_clicks = tuple(v for v in (0, -1) if bool((read_well & (label.values == v)).any()))
     if recipe.time is not None and recipe.time.column is not None:
         hour = read(recipe.time.column, "int", None)
-        note(hour.bad | hour.missing | _bad_hour(hour.values), recipe.time.column, "not a time YYMMDDHH")
+        note(hour.bad | hour.missing | _bad_hour(hour.values), recipe.time.column, NOT_A_TIME)
         chunk.time = _day_number(np.where(hour.bad, 0, hour.values))
     for column in inputs:
         typed = read(column.source, column.kind, column)
-        wanted = {"number": "a number", "int": "an integer", "hex": "hexadecimal", "string": "valid UTF-8"}[
-            column.kind
-        ]
-        note(typed.bad, column.source, f"not {wanted}")
+        note(typed.bad, column.source, _NOT_OF_THE_KIND[column.kind])
         values, missing = typed.values, typed.missing
         if column.is_dense:
             chunk.dense[column.name], too_large = transformed(values, missing | typed.bad, column)
             note(too_large, column.source, "too large for a 32-bit number")
             continue
         if column.derivation is not None:
-            note(_bad_hour(values) & ~missing, column.source, "not a time YYMMDDHH")
+            note(_bad_hour(values) & ~missing, column.source, NOT_A_TIME)
             values = _derived(np.where(missing | typed.bad | _bad_hour(values), 0, values), column.derivation)
         if column.join is not None:
             values, absent = sides[column.join].look_up(values, column.join_column)

@@ -29,7 +29,7 @@ from recnas.data.finish import Finisher, write_rejects
 from recnas.data.joins import SideTable, load_side_table
 from recnas.data.parquet_source import parquet_columns
 from recnas.data.prepare_options import PrepareOptions
-from recnas.data.prepared import PreparedData, prepared_options
+from recnas.data.prepared import PreparedData, other_options, prepared_options
 from recnas.data.recipes import InputColumn, Recipe, load_recipe
 from recnas.data.refusals import all_rejected, bad_line, no_rows, two_kinds_of_no
 from recnas.data.schema import Schema, SparseField
@@ -209,12 +209,9 @@ class Preparation:
         if path.exists():
             earlier = json.loads(path.read_text())
             self.block_bytes = earlier.pop("block_bytes")
-            different = [
-                name for name in self.plan if earlier.get(name) != json.loads(json.dumps(self.plan[name]))
-            ]
-            if different:
+            if different := other_options(earlier, self.plan):
                 raise DataError(
-                    f"{self.out} holds an unfinished preparation with another {', '.join(different)}.",
+                    f"{self.out} holds an unfinished preparation with other options: {'; '.join(different)}.",
                     f"Repeat the earlier command, choose another --out, or start over: rm -r {self.out}",
                 )
         elif self.out.exists() and any(item.name not in (".lock", ".work") for item in self.out.iterdir()):

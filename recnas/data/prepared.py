@@ -20,6 +20,7 @@ import numpy as np
 from recnas.data.quality import DataWarning
 from recnas.data.schema import Schema
 from recnas.errors import DataError
+from recnas.runs.identity import differences
 
 if TYPE_CHECKING:
     from recnas.data.prepare_options import PrepareOptions
@@ -31,6 +32,11 @@ MANIFEST = "manifest.json"
 _FILES = {"dense": ("dense.f32", "<f4"), "ids": ("ids.i32", "<i4"), "label": ("label.i8", "<i1")}
 
 
+def kept_recipe(recipe: Recipe) -> dict[str, Any]:
+    """A recipe without what is only for people."""
+    return recipe.model_dump(mode="json", exclude={"title", "source", "expected_rows"})
+
+
 def prepared_options(
     recipe: Recipe, options: PrepareOptions, protocol: str, sources: list[Source]
 ) -> dict[str, Any]:
@@ -38,7 +44,7 @@ def prepared_options(
     chosen = {name: value for name, value in asdict(options).items() if name not in ("side", "protocol")}
     chosen["with_columns"] = list(options.with_columns)
     return {
-        "recipe": recipe.model_dump(mode="json", exclude={"title", "source", "expected_rows"}),
+        "recipe": kept_recipe(recipe),
         "protocol": protocol,
         **chosen,
         "raw": [source.identity() for source in sources],
@@ -144,15 +150,10 @@ class PreparedData:
 
     def check_options(self, wanted: dict[str, Any]) -> None:
         """Refuse to pass off a data set prepared with other options as the one asked for."""
-        earlier = self.manifest["options"]
-        different = [
-            f"{name} was {earlier.get(name)!r}, now {value!r}"
-            for name, value in json.loads(json.dumps(wanted)).items()
-            if earlier.get(name) != value
-        ]
+        different = other_options(self.manifest["options"], wanted)
         if different:
             raise DataError(
-                f"{self.path} was prepared with other options: {'; '.join(_short(line) for line in different)}.",
+                f"{self.path} was prepared with other options: {'; '.join(different)}.",
                 f"Choose another --out, or start over: rm -r {self.path}",
             )
 
@@ -205,5 +206,11 @@ class PreparedData:
         }
 
 
-def _short(line: str) -> str:
-    return line if len(line) < 160 else line[:157] + "..."
+def other_options(before: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    """`min_count was 1, now 5` for every option that differs, and which raw files."""
+    files = [json.loads(json.dumps(options["raw"])) for options in (before, wanted)]
+    shown = [[f"{file['name']} ({file['size']:,} bytes)" for file in some] for some in files]
+    lines = differences(*({**options, "raw": ", ".join(names)} for options, names in zip((before, wanted), shown)))
+    if files[0] != files[1] and shown[0] == shown[1]:
+        lines.append("the raw file was written to since")
+    return lines

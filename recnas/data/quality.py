@@ -15,6 +15,7 @@ from recnas.data.dense import DenseSummary
 from recnas.data.schema import Schema
 
 FEW_ROWS = 100
+NEARLY_ALL = 0.99  # share of the training rows
 MANY_REPEATED = 0.01  # share of the test rows
 MOST_HASHES = 4_000_000  # of test rows held at a time; of a larger split every k-th hash is followed
 _U = np.uint64
@@ -107,7 +108,7 @@ def _dense(schema: Schema, summaries: list[DenseSummary]) -> Iterable[DataWarnin
 def _sparse(schema: Schema, facts: dict[str, Any]) -> Iterable[DataWarning]:
     if not schema.sparse:
         yield DataWarning(
-            "no-sparse-columns", "There is no sparse column; a search over NASRec architectures needs at least one."
+            "no-sparse-columns", "There is no sparse column: of the hand-crafted models only dnn can be compared with."
         )
     rows = facts["rows"]["train"]
     for field in schema.sparse:
@@ -117,6 +118,12 @@ def _sparse(schema: Schema, facts: dict[str, Any]) -> Iterable[DataWarning]:
                 "no-values",
                 f"Column {field.name}: every training row is unknown or missing ({unknown:,} rarer than the minimum "
                 f"count, {missing:,} missing), so it tells a model nothing.",
+            )
+        elif rows and unknown / rows >= NEARLY_ALL:
+            yield DataWarning(
+                "no-values",
+                f"Column {field.name}: {unknown / rows:.1%} of the training rows hold a value rarer than the minimum count, so "
+                "it tells a model next to nothing. Times and numbers of single rows look like that: leave them out.",
             )
         elif field.rows == 3 and not unknown and not missing:
             yield DataWarning("constant", f"Column {field.name}: every training row has the same value.")

@@ -172,6 +172,7 @@ class RawEncoder:
 
     def _columns(self, source: Source) -> tuple[str, ...]:
         """Raw columns of a file in order. Those that are only needed for training may be absent."""
+        _check_format(self.recipe, source)
         if self.recipe.format == "parquet":
             return _parquet_columns(source, self._needed()[1:])
         check_is_text(source)
@@ -193,6 +194,19 @@ class RawEncoder:
                 if usual == len(kept) != len(every):
                     return kept
         return resolve_columns(self.recipe, source)
+
+
+def _check_format(recipe: Recipe, source: Source) -> None:
+    """The recipe of a trained model cannot be changed any more, so the file must be."""
+    with open(source.path, "rb") as file:
+        found = "parquet" if file.read(4) == b"PAR1" else "text"
+    if found != recipe.format:
+        names = {"parquet": "a Parquet file", "text": "a text file"}
+        raise DataError(
+            f"{source.path} is {names[found]}, but the model was trained on {recipe.name} as {names[recipe.format]}.",
+            f"Write the rows as {names[recipe.format]} with the same columns. Or, if the training rows were also prepared "
+            "from such files (with the same fingerprint), name that folder: --data DIR",
+        )
 
 
 def _first_lines(recipe: Recipe, source: Source) -> list[list[str]]:

@@ -33,11 +33,11 @@ Derivation = Literal["yymmddhh-hour", "yymmddhh-weekday"]
 # Cells of dense and int columns that count as missing, beside empty ones and what a recipe lists.
 MISSING_NUMBERS = ("NA", "NaN", "nan", "null", "NULL", "None", "N/A")
 
-_RANGE = re.compile(r"^(\D*)(\d+)\.\.\1(\d+)$")
+_RANGE = re.compile(r"^(.*\D|)(\d+)\.\.(?:\1)?(\d+)$")
 
 
 def expand_names(names: list[str]) -> tuple[str, ...]:
-    """`["label", "I1..I3"]` becomes `("label", "I1", "I2", "I3")`."""
+    """`["label", "I1..I3"]` becomes `("label", "I1", "I2", "I3")`; so does `"I1..3"`."""
     out: list[str] = []
     for name in names:
         match = _RANGE.match(name)

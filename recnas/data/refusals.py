@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 from recnas.data.labels import label_hint
 from recnas.data.lines import BadLine
+from recnas.data.parse import NOT_A_NUMBER, NOT_A_TIME, NOT_AN_INTEGER
 from recnas.data.recipes import Recipe
 from recnas.data.sources import Source
 from recnas.errors import DataError
 
 _SHOWN = 80  # characters
+_FEW_WORDS = 5  # different cells that are no numbers: more of them are not words for "missing"
 
 
 def no_rows(source: Source) -> DataError:
@@ -45,10 +49,25 @@ def two_kinds_of_no(recipe: Recipe) -> DataError:
 
 
 def _hint(recipe: Recipe, faults: list[BadLine]) -> str | None:
-    reason = faults[0].reason
-    if reason != recipe.label.fault:
-        return None
-    return label_hint(recipe.label, [fault.text for fault in faults if fault.reason == reason])
+    """What to change in the recipe, if that may be at fault and not the file."""
+    first = faults[0]
+    texts = list(dict.fromkeys(fault.text for fault in faults if (fault.column, fault.reason) == (first.column, first.reason)))
+    if first.reason == recipe.label.fault:
+        return label_hint(recipe.label, texts)
+    if first.reason == NOT_A_TIME:
+        if recipe.time is None or recipe.time.column != first.column:
+            return None
+        return (
+            "Times are integers YYMMDDHH, such as 24030117. For others, sort the file by time and let its order tell:\n"
+            "     time: {days: 10}\n     Or do without time: protocol: random-8-1-1"
+        )
+    if first.reason in (NOT_A_NUMBER, NOT_AN_INTEGER):
+        if len(texts) > _FEW_WORDS:
+            kind = "under sparse" if first.reason == NOT_A_NUMBER else "to a group of kind: string"
+            return f"If {first.column} holds words, move it {kind} in the recipe; see docs/recipes.md."
+        words = ", ".join(json.dumps(text, ensure_ascii=False) for text in texts)
+        return f"If this means a missing cell, say so in the group of {first.column} in the recipe: missing: [{words}]"
+    return None
 
 
 def _shown(fault: BadLine) -> str:

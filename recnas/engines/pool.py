@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -76,7 +77,7 @@ class PoolEngine(SupervisedEngine[_Worker]):
         os.environ.update(ONE_THREAD)  # a spawned process inherits the environment of this moment
         try:
             process = self._context.Process(target=_serve, args=(there, self._work, os.getpid()), daemon=True)
-            with _main_hidden():
+            with _main_hidden(), _interrupts_held():
                 process.start()
         finally:
             for name, value in before.items():
@@ -120,6 +121,20 @@ class PoolEngine(SupervisedEngine[_Worker]):
 
 
 @contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Start a process that Ctrl-C does not reach, not even before it can say so itself: it is the parent's business.
+
+    A process inherits which signals wait. The parent gets a Ctrl-C of this moment when the process is started.
+    """
+    resource_tracker.ensure_running()  # multiprocessing would start it now, and let signals through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def _main_hidden() -> Iterator[None]:
     """Start a process that does not run the user's script again.
 
@@ -156,7 +171,7 @@ def _check_importable(work: Work) -> None:
 
 def _serve(pipe: Connection, work: Work, parent: int) -> None:
     """The life of a worker: open the work, then answer items until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # see _interrupts_held
     _die_with(parent)
     call = None
     while True:

@@ -28,6 +28,7 @@ from recnas.report.verdict import Verdict, verdict
 from recnas.runs.read import read_inputs
 from recnas.runs.run import CTR, Run
 
+RECIPE = "recipe.yaml"  # among the files, if it is the user's own
 MOST_DRAWN = 4  # winners
 MOST_DETAILED = 4  # searches with pictures of their own
 
@@ -199,7 +200,7 @@ def _data(runs: Sequence[Run]) -> Section:
 
 def _again(runs: Sequence[Run], files: str) -> Section:
     items: list[Item] = []
-    prepare = next((line for run in runs if (line := data_info.prepare_command(run))), None)
+    prepare = next((line for run in runs if (line := data_info.prepare_command(run, f"{files}/{RECIPE}"))), None)
     if prepare:
         items.append(Code("Prepare the data", prepare))
     for run in runs:
@@ -241,6 +242,8 @@ def all_files(report: Report) -> dict[str, str]:
     for table in report.tables():
         found[f"{table.name}.csv"] = table.csv()
     for run in report.runs:
+        if recipe := data_info.own_recipe(run):
+            found[RECIPE] = recipe
         if run.config:
             found[config_name(run, report.runs)] = facts.config_text(run)
     return found

@@ -7,7 +7,10 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from recnas.data.prepared import PreparedData
+import yaml
+
+from recnas.data.prepared import PreparedData, kept_recipe
+from recnas.data.recipes import load_recipe, shipped_recipes
 from recnas.data.schema import Schema
 from recnas.errors import RecnasError
 from recnas.report.stats import share_interval
@@ -111,8 +114,26 @@ def _embeddings(run: Run) -> tuple[int, int]:
     return int(chosen.get("width", 16)), int(chosen.get("cap") or chosen.get("hash_rows") or 10**12)
 
 
-def prepare_command(run: Run) -> str | None:
-    """How the data were prepared; the raw files are named, their places are not known."""
+def own_recipe(run: Run) -> str | None:
+    """The recipe of the data as a file, unless it is a shipped one as it stands: a user's own may be called the same."""
+    path = _prepared(run)
+    if path is None:
+        return None
+    try:
+        stored: dict[str, Any] = PreparedData.open(path).manifest["options"]["recipe"]
+    except (RecnasError, KeyError, OSError, AttributeError):
+        return None
+    if stored["name"] in shipped_recipes() and stored == kept_recipe(load_recipe(stored["name"])):
+        return None
+    return yaml.safe_dump(stored, sort_keys=False, allow_unicode=True)
+
+
+def prepare_command(run: Run, recipe_file: str) -> str | None:
+    """How the data were prepared; the raw files are named, their places are not known.
+
+    Args:
+        recipe_file: where `own_recipe` is.
+    """
     path = _prepared(run)
     if path is None:
         return None
@@ -124,7 +145,7 @@ def prepare_command(run: Run) -> str | None:
     words = [
         "recnas",
         "prepare",
-        options["recipe"]["name"],
+        recipe_file if own_recipe(run) else options["recipe"]["name"],
         "--raw",
         *(raw or ["FILE"]),
         "--out",

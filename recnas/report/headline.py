@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recnas.bench.floor import NOT_BETTER, is_below
+from recnas.bench.floor import GUESS, NOT_BETTER, floor_loss, is_below
 from recnas.report.table import two_digits
 from recnas.runs.results import ComparedModel, Leaderboard, PairedDifference
 
@@ -32,27 +32,48 @@ def _is_below(row: ComparedModel) -> bool:
 
 def floor_lines(board: Leaderboard) -> list[str]:
     """Which models are not better than the constant guess, and what that means for the reference."""
-    below = [row.model for row in board.models if _is_below(row)]
-    if not below:
-        return []
-    guess = board.guess.get("logloss")
-    figure = f" (test log loss {guess:.5f})" if guess is not None else ""
-    lines = [f"{', '.join(below)}: {NOT_BETTER}{figure}."]
-    if board.reference in below:
+    rows = [row for row in board.models if _is_below(row)]
+    chance = [row.model for row in rows if _is_chance(board, row)]
+    worse = [row.model for row in rows if row.model not in chance]
+    # The same for all models, but for the last digits: one row tells it as well as another.
+    floor = _floor(board, rows[0]) if rows else None
+    figure = f" (test log loss {floor:.5f})" if floor is not None else ""
+    lines = []
+    if worse:
+        lines.append(f"{', '.join(worse)}: {NOT_BETTER}{figure}.")
+    if chance:
+        lines.append(f"{', '.join(chance)}: better than {GUESS}{'' if worse else figure} by no more than chance.")
+    if board.reference in worse + chance:
         lines.append(f"The reference {board.reference} is among them: being better than it says little.")
     return lines
+
+
+def _floor(board: Leaderboard, row: ComparedModel) -> float | None:
+    loss, entropy = (row.value("test", name).mean for name in ("logloss", "normalized_entropy"))
+    return floor_loss(loss, entropy, board.guess.get("logloss"))
+
+
+def _is_chance(board: Leaderboard, row: ComparedModel) -> bool:
+    """Whether a model that is below the floor has the smaller loss all the same: then it may be chance."""
+    floor, loss = _floor(board, row), row.value("test", "logloss").mean
+    return floor is not None and loss is not None and _is_below(row) and loss < floor
 
 
 def _below(
     board: Leaderboard, one: ComparedModel, other: ComparedModel, against: str, difference: PairedDifference
 ) -> str:
-    loss, guess = one.value("test", "logloss").mean, board.guess.get("logloss")
-    figures = f" (test log loss {loss:.5f}" + (f"; the constant guess has {guess:.5f})" if guess is not None else ")")
-    said = f"{one.model} is {NOT_BETTER}{figures}"
+    loss, floor = one.value("test", "logloss").mean, _floor(board, one)
+    figures = f" (test log loss {loss:.5f}" + (f"; the best constant guess has {floor:.5f})" if floor is not None else ")")
+    said = f"{one.model} is {NOT_BETTER}{_by_chance(board, one)}{figures}"
     if _is_below(other):
-        return f"{said}, and neither is {against.rstrip(',')}."
+        chance = _by_chance(board, other)
+        return f"{said}, and neither is {against + chance if chance else against.rstrip(',')}."
     gap = difference.logloss
     return f"{said}; {against} is, and has {abs(gap):.5f} {'less' if gap > 0 else 'more'} test log loss."
+
+
+def _by_chance(board: Leaderboard, row: ComparedModel) -> str:
+    return " by more than chance" if _is_chance(board, row) else ""
 
 
 def _compared(name: str, against: str, aside: str, difference: PairedDifference) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from recnas.errors import ConfigError
+from recnas.files import make_folder, make_place
 from recnas.report import markdown, page
 from recnas.report.content import all_files, make_report
 from recnas.runs.folder import write_atomic
@@ -32,6 +33,9 @@ def write_report(
     folder = Path(files) if files is not None else out.with_name(f"{out.stem}_files")
     shown = os.path.relpath(folder, out.parent).replace(os.sep, "/")
     report = make_report(paths, shown)
+    make_place(out)
+    if keep_files:
+        make_folder(folder, "--files")
     text = renderers[out.suffix.lower()](report, shown if keep_files else None)
     beside = all_files(report) if keep_files else {}
     for name, content in beside.items():

@@ -84,7 +84,7 @@ class FolderLock:
         self._file: IO[str] | None = None
 
     def __enter__(self) -> FolderLock:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         file = open(self.path, "a+")  # held open for the life of the lock
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

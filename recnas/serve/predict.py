@@ -27,6 +27,7 @@ import torch
 from recnas.config import nearest
 from recnas.data.raw_encoder import EncodedRows, RawEncoder
 from recnas.errors import ConfigError, DataError
+from recnas.files import make_place
 from recnas.progress import Progress
 from recnas.serve.load import TrainedModel, load_trained
 from recnas.train.metrics import Metrics
@@ -155,8 +156,9 @@ def _target(out: Path, raw: list[Path]) -> Path:
         )
     if out.exists() and any(path.exists() and out.samefile(path) for path in raw):
         raise ConfigError(f"--out {out} is the raw file itself.", "Choose another --out.")
-    if not out.parent.is_dir():
+    if not out.parent.exists():
         raise ConfigError(f"--out {out}: there is no folder {out.parent}.", f"Make it: mkdir -p {out.parent}")
+    make_place(out, "--out")
     return out
 
 

@@ -100,7 +100,8 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     said = io.StringIO()
     search(laptop(data.path), folder / "first", Execution(progress=Progress(said, plain_seconds=0)))
     (folder / "progress.txt").write_text(said.getvalue())
-    models = ["lr", "dcn-v2"] if odd.sparse else ["dnn"]  # the others need categorical columns, and say so
+    # The others need categorical columns, and say so.
+    models = ["lr", "dcn-v2", "sklearn-lr"] if odd.sparse else ["dnn", "sklearn-lr"]
     compare(data, folder / "cmp", [*models, f"{folder / 'first'}:best"], None, TrainSettings(), seeds=2)
     return data.path, folder / "first", folder / "cmp"
 

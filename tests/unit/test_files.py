@@ -8,8 +8,8 @@ import pytest
 
 from recnas.cli.main import main
 from recnas.errors import RunError
-from recnas.files import machine_fault, make_folder
-from recnas.runs.folder import RunDir
+from recnas.files import machine_fault, make_folder, make_place
+from recnas.runs.folder import FolderLock, RunDir
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path):
@@ -31,6 +31,20 @@ def test_a_folder_of_others_is_named(tmp_path: Path):
     (tmp_path / "theirs").mkdir(mode=0o555)
     with pytest.raises(RunError, match="theirs is a folder that you may not write to"):
         RunDir.create(tmp_path / "theirs" / "run", "train")
+
+
+def test_a_file_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path, capsys):
+    (tmp_path / "file").write_text("")
+    for suffix, command in ((".svg", ["draw", "341311", "-o"]), (".yaml", ["datasets", "cp", "csv"]), (".yaml", ["configs", "cp", "synthetic/laptop"])):
+        assert main([*command, str(tmp_path / "file" / f"x{suffix}")]) == 2
+        assert "file is a file, not a folder" in capsys.readouterr().err
+        (tmp_path / f"x{suffix}").mkdir(exist_ok=True)
+        assert main([*command, str(tmp_path / f"x{suffix}")]) == 2
+        capsys.readouterr()
+    with pytest.raises(RunError, match=r"x\.svg is a folder, and this writes a file"):
+        make_place(tmp_path / "x.svg")
+    with pytest.raises(RunError, match="The folder /proc/recnas cannot be made"), FolderLock(Path("/proc/recnas")):
+        pass
 
 
 def test_only_faults_of_the_machine_are_taken_for_such():

@@ -2,7 +2,7 @@
 
 dlrm, deepfm, ...   a model of the zoo                     RUN:best     the winner of a finished search
 sklearn-lr          scikit-learn's, fitted on the rows     ARCH.json    any NASRec architecture
-lightgbm            likewise, if it is installed           all          the whole zoo and scikit-learn's
+lightgbm            likewise, if it is installed           all          the zoo, as far as the data fit, and scikit-learn's
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from recnas.baselines.zoo import ZOO, find_name
+from recnas.baselines.zoo import ZOO, check_fits, find_name, fits
 from recnas.bench.other_models import OTHER_MODELS
 from recnas.config import nearest
 from recnas.data.prepared import PreparedData
@@ -70,8 +70,9 @@ def find_entrant(name: str, entrants: Sequence[Entrant]) -> Entrant:
 
 def _resolve(name: str, data: PreparedData) -> list[Entrant]:
     if name == "all":
-        return [*(HandCrafted(n, n) for n in ZOO), OtherLibrary("sklearn-lr", "sklearn-lr")]
+        return [*(HandCrafted(n, n) for n in ZOO if fits(n, data.schema.n_sparse)), OtherLibrary("sklearn-lr", "sklearn-lr")]
     if (known := find_name(name)) is not None:
+        check_fits(known, data.schema.n_sparse)
         return [HandCrafted(known, known)]
     if name in OTHER_MODELS:
         return [OtherLibrary(name, name)]

@@ -89,6 +89,35 @@ def test_other_labels_point_to_at_least(tmp_path: Path):
         prepared(tmp_path, PRICE_AND_USER, "y,price,user\n" + "0,1,1\n-1,1,1\n1,1,1\n" * 20, "mixed")
 
 
+def test_words_and_times_that_cannot_be_read_point_to_the_recipe(tmp_path: Path):
+    with pytest.raises(DataError) as caught:
+        prepared(tmp_path, PRICE_AND_USER, "y,price,user\n" + ROWS + '1,unkonwn,3\n1,V,2\n0,unkonwn,2\n')
+    assert 'line 202, column price: not a number (\'unkonwn\')' in str(caught.value)
+    assert 'in the group of price in the recipe: missing: ["unkonwn", "V"]\n' in str(caught.value)
+    words = PRICE_AND_USER.replace("[price]", '[price], missing: ["unkonwn", "V"]')  # as it was told
+    assert prepared(tmp_path, words, "y,price,user\n" + ROWS + '1,unkonwn,3\n1,V,2\n').manifest["rejects"] == 0
+    with pytest.raises(DataError, match="If user holds words, move it to a group of kind: string"):
+        prepared(tmp_path, PRICE_AND_USER, "y,price,user\n" + "".join(f"1,2,user {n}\n" for n in range(20)), "names")
+    for time in ("2024-03-11 06:47:17", "881250949"):
+        timed = START + "sparse: [{columns: [user], kind: int}]\ntime: {column: price}\nprotocol: time-last-day\n"
+        with pytest.raises(DataError, match="not a time YYMMDDHH") as caught:
+            prepared(tmp_path, timed, f"y,price,user\n1,{time},3\n", "timed")
+        assert "time: {days: 10}" in str(caught.value)
+
+
+def test_what_differs_from_finished_data_is_named_with_both_values(tmp_path: Path):
+    text = "y,price,user\n" + ROWS
+    prepared(tmp_path, PRICE_AND_USER, text)
+    (tmp_path / "other.csv").write_text(text + "1,2,3\n")
+    with pytest.raises(DataError) as caught:
+        prepare(str(tmp_path / "r.yaml"), [tmp_path / "other.csv"], tmp_path / "data", PrepareOptions(min_count=3), threads=1)
+    sizes = [(tmp_path / name).stat().st_size for name in ("log.csv", "other.csv")]
+    assert f"min_count was null, now 3; raw was log.csv ({sizes[0]:,} bytes), now other.csv ({sizes[1]:,} bytes)." in str(caught.value)
+    os.utime(tmp_path / "log.csv", ns=(1, 1))
+    with pytest.raises(DataError, match="other options: the raw file was written to since"):
+        prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "data", threads=1)
+
+
 def test_negative_numbers_under_log1p_are_counted_and_told(tmp_path: Path, capsys):
     rows = [(n % 2, n - 20, n % 4) for n in range(300)]
     text = "y,price,user\n" + "".join(f"{y},{price},{user}\n" for y, price, user in rows)

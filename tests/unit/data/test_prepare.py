@@ -118,7 +118,7 @@ def test_finished_data_is_returned_and_other_options_are_refused(criteo_file: Pa
     again = prepare("criteo", [criteo_file], tmp_path / "d")
     assert again.fingerprint == first.fingerprint
     assert (tmp_path / "d" / "train" / "ids.i32").stat().st_mtime_ns == stamp
-    with pytest.raises(DataError, match="min_count was None, now 3"):
+    with pytest.raises(DataError, match="min_count was null, now 3"):
         prepare("criteo", [criteo_file], tmp_path / "d", PrepareOptions(min_count=3))
 
 
@@ -132,7 +132,7 @@ def test_an_unfinished_folder_with_other_options_is_refused(criteo_file: Path, t
     monkeypatch.undo()
     with pytest.raises(DataError, match="was not finished"):
         PreparedData.open(tmp_path / "d")
-    with pytest.raises(DataError, match="unfinished preparation with another seed"):
+    with pytest.raises(DataError, match="unfinished preparation with other options: seed was 2018, now 3"):
         prepare("criteo", [criteo_file], tmp_path / "d", PrepareOptions(seed=3))
     assert prepare("criteo", [criteo_file], tmp_path / "d").verify() == []
 

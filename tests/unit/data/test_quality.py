@@ -111,6 +111,15 @@ def test_no_sparse_column_is_accepted_with_a_warning(tmp_path: Path):
     data = prepared(tmp_path, good_rows(), recipe)
     assert data.schema.n_sparse == 0
     assert kinds(data) == ["no-sparse-columns"]
+    assert "only dnn" in data.warnings[0].message  # searches do run: tests/jobs/test_odd_data.py
+
+
+@pytest.mark.parametrize(("known", "told"), [(20, True), (100, False)])
+def test_a_column_of_which_nearly_all_values_are_unknown(tmp_path: Path, known: int, told: bool):
+    """A time of the row, where a few coincide: 0.7 % or 3.3 % of 3,000 rows hold a value that is not rare."""
+    rows = [(y, price, user, 1 if n < known else 10 + n) for n, (y, price, user, _) in enumerate(good_rows())]
+    data = prepared(tmp_path, rows, RECIPE + "min_count: 2\n")
+    assert [w.kind for w in data.warnings if "Column item" in w.message] == (["no-values"] if told else [])
 
 
 def test_warnings_are_printed_and_stored(tmp_path: Path, capsys):

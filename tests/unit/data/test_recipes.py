@@ -29,6 +29,7 @@ def test_no_python_lives_under_datasets():
 
 
 def test_ranges_expand():
+    assert expand_names(["user_2_0..2", "v2_8..v2_9"]) == ("user_2_0", "user_2_1", "user_2_2", "v2_8", "v2_9")
     assert expand_names(["label", "I1..I3", "C9..C10"]) == ("label", "I1", "I2", "I3", "C9", "C10")
 
 

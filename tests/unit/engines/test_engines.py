@@ -108,6 +108,17 @@ def test_an_item_that_always_kills_is_named(tmp_path: Path):
         list(engine.map(range(4)))
 
 
+def test_an_interrupt_does_not_reach_workers_that_are_starting():
+    """The terminal sends Ctrl-C to every process; a worker that is still importing would print a traceback."""
+    with PoolEngine(Squares(), 2) as engine:
+        engine._idle()
+        for pid in engine.pids():
+            os.kill(pid, signal.SIGINT)
+        assert [square for square, _ in engine.map(range(4))] == [0, 1, 4, 9]
+        assert engine.replaced == 0
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])  # it still reaches this process
+
+
 def test_closing_ends_the_workers():
     engine: Engine = Execution(2).open(Squares())
     results = engine.map(range(4))  # kept: a map that is dropped ends the workers that are busy with it

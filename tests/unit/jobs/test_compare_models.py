@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +9,12 @@ import torch
 
 from recnas.baselines.zoo import LEARNING_RATES, ZOO, check_model_settings
 from recnas.bench.other_models import OTHER_MODELS
+from recnas.data.prepare import prepare
 from recnas.data.schema import Schema
+from recnas.errors import ConfigError
+from recnas.jobs.compare import compare
 from recnas.jobs.compare.entrants import Architecture, Entrant, HandCrafted, OtherLibrary
+from recnas.jobs.compare.resolve import resolve
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.json import to_dict
@@ -28,6 +33,16 @@ ENTRANTS = [
     *(OtherLibrary(name, name) for name in OTHER_MODELS),
     arch_entrant(),
 ]
+
+
+def test_a_model_that_the_data_do_not_fit_is_refused_before_a_run_is_made(tmp_path: Path):
+    (tmp_path / "log.csv").write_text("y,price\n" + "".join(f"{n % 2},{n}\n" for n in range(300)))
+    (tmp_path / "r.yaml").write_text("name: mine\nseparator: ','\nheader: true\nlabel: {column: y}\ndense: [{columns: [price]}]\n")
+    data = prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "data", threads=1)
+    with pytest.raises(ConfigError, match=r"lr needs categorical columns, and this data set has none\. \(Use dnn\.\)"):
+        compare(data, tmp_path / "run", ["dnn", "lr"])
+    assert not (tmp_path / "run").exists()
+    assert [entrant.id for entrant in resolve(["all"], data)] == ["dnn", "sklearn-lr"]
 
 
 @pytest.mark.parametrize("entrant", ENTRANTS, ids=lambda e: e.label)

@@ -261,7 +261,10 @@ def test_a_file_of_the_other_kind_is_refused_with_a_sentence(tmp_path: Path):
     (tmp_path / "log.csv").write_text("label,price,user,item\n" + "0,1,a,b\n1,1,a,b\n" * 50)
     text = prepare("csv", [tmp_path / "log.csv"], tmp_path / "t", PrepareOptions(parquet=False), threads=1)
     parquet = prepare("parquet", [tmp_path / "log.parquet"], tmp_path / "p", PrepareOptions(parquet=False), threads=1)
-    with pytest.raises(DataError, match=r"log\.parquet is a Parquet file"):
-        RawEncoder(text, [tmp_path / "log.parquet"])
-    with pytest.raises(DataError, match=r"log\.csv is not a Parquet file"):
-        RawEncoder(parquet, [tmp_path / "log.csv"])
+    for data, other, said in (
+        (text, "log.parquet", r"log\.parquet is a Parquet file, but the model was trained on csv as a text file"),
+        (parquet, "log.csv", r"log\.csv is a text file, but the model was trained on parquet as a Parquet file"),
+    ):
+        with pytest.raises(DataError, match=said) as caught:
+            RawEncoder(data, [tmp_path / other])
+        assert "the recipe" not in str(caught.value)  # that of a trained model cannot be changed

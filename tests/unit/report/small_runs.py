@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from recnas.data.prepared import kept_recipe
+from recnas.data.recipes import load_recipe
 from recnas.runs.records import (
     Budget,
     Candidate,
@@ -225,7 +227,7 @@ def write_data(path: Path) -> Path:
         "unknown": {"train": {"C1": 80, "C2": 0}, "valid": {"C1": 20, "C2": 1}, "test": {"C1": 25, "C2": 0}},
         "missing": {"train": {"C1": 8, "C2": 0}, "valid": {"C1": 0, "C2": 0}, "test": {"C1": 0, "C2": 0}}, "checksums": {},
         "dense": {"I1": {"rows": 800, "missing": 0, "negative": 0, "min": 0.0, "mean": 1.0, "max": 3.0, "std": 1.0}}, "warnings": [],
-        "options": {"recipe": {"name": "criteo"}, "protocol": "random-8-1-1", "seed": 2018, "min_count": 5, "cap": None,
+        "options": {"recipe": kept_recipe(load_recipe("criteo")), "protocol": "random-8-1-1", "seed": 2018, "min_count": 5, "cap": None,
                     "raw": [{"name": "train.txt"}]},
     }  # fmt: skip
     schema = {"dense": [{"name": "I1"}], "sparse": [{"name": "C1", "rows": 1000}, {"name": "C2", "rows": 10}]}

@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from recnas.config import check_settings
+from recnas.data.prepare import prepare
 from recnas.errors import RunError
 from recnas.report import data_info, facts, outcome_info
-from recnas.report.content import Lines, make_report
+from recnas.report.content import Code, Lines, all_files, make_report
 from recnas.report.leaderboard import leaderboard
 from recnas.report.not_done import not_done
 from recnas.report.page import render
@@ -227,17 +228,24 @@ def test_verdict_of_a_comparison(tmp_path: Path):
 def test_a_model_that_only_guesses_is_called_that_whatever_it_beats(tmp_path: Path):
     both = judged(write_compare(tmp_path / "both", entropies=(1.03, 1.2, 0.9)))
     assert both.sentence == (
-        "runs/first:best is not better than always predicting the click rate (test log loss 0.49940; the constant guess has 0.55500), "
+        "runs/first:best is not better than always predicting the click rate (test log loss 0.49940; the best constant guess has 0.48485), "
         "and neither is dcnv2, the best of the 2 other models."
     )
-    assert "runs/first:best, dcnv2: not better than always predicting the click rate (test log loss 0.55500)." in both.more
+    assert "runs/first:best, dcnv2: not better than always predicting the click rate (test log loss 0.48485)." in both.more
     assert "The reference dcnv2 is among them: being better than it says little." in both.more
     one = judged(write_compare(tmp_path / "one", entropies=(1.0, 0.9, 0.9)))
     assert one.sentence.startswith("runs/first:best is not better than always predicting the click rate")
     assert one.sentence.endswith("; dcnv2, the best of the 2 other models, is, and has 0.00060 more test log loss.")
     # A real difference to guessing is asked for: an interval that reaches zero is none.
     unsure = judged(write_compare(tmp_path / "unsure", entropies=(0.995, 0.9, 0.9)))
-    assert unsure.sentence.startswith("runs/first:best is not better than always predicting the click rate")
+    assert unsure.sentence.startswith(
+        "runs/first:best is not better than always predicting the click rate by more than chance "
+        "(test log loss 0.49940; the best constant guess has 0.50191); dcnv2"
+    )
+    assert "runs/first:best: better than always predicting the click rate (test log loss 0.50191) by no more than chance." in unsure.more
+    neither = judged(write_compare(tmp_path / "neither", entropies=(1.03, 0.995, 1.03)))
+    assert neither.sentence.endswith("and neither is dcnv2, the best of the 2 other models, by more than chance.")
+    assert "dcnv2: better than always predicting the click rate by no more than chance." in neither.more
     other = judged(write_compare(tmp_path / "other", entropies=(0.9, 1.5, 0.9)))
     assert other.sentence.startswith("runs/first:best beats dcnv2, the best of the 2 other models, by 0.00060")
     assert other.sentence.endswith("But dcnv2 is itself not better than always predicting the click rate, so this says little.")
@@ -334,9 +342,25 @@ def test_data_tables(tmp_path: Path):
     )  # width 8, four bytes
     assert (first["unknown_train"], first["unknown_test"], first["missing_train"]) == (0.1, 0.25, 0.01)
     assert (
-        data_info.prepare_command(run)
+        data_info.prepare_command(run, "report_files/recipe.yaml")
         == f"recnas prepare criteo --raw train.txt --out {tmp_path}/data --protocol random-8-1-1 --seed 2018 --min-count 5"
     )
+    assert data_info.own_recipe(run) is None
+
+
+@pytest.mark.parametrize("name", ["mine", "csv"])
+def test_the_recipe_of_own_data_is_among_the_files(tmp_path: Path, name: str):
+    """Also where the name of the template was never changed; and it is one that `prepare` takes."""
+    (tmp_path / "log.csv").write_text("y,price,user\n" + "".join(f"{n % 2},{n % 9},{n % 5}\n" for n in range(300)))
+    recipe = f"name: {name}\nseparator: ','\nheader: true\nlabel: {{column: y}}\nsparse: [{{columns: [user], missing: ['São']}}]\n"
+    (tmp_path / "r.yaml").write_text(recipe)
+    data = prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "data", threads=1)
+    report = make_report([write_search(tmp_path / "first", data.path)], "beside")
+    (command,) = [item.text for section in report.sections for item in section.items if isinstance(item, Code) and "prepare" in item.text]
+    assert command.startswith("recnas prepare beside/recipe.yaml --raw log.csv --out ")
+    (tmp_path / "again.yaml").write_text(all_files(report)["recipe.yaml"])
+    again = prepare(str(tmp_path / "again.yaml"), [tmp_path / "log.csv"], tmp_path / "again", threads=1)
+    assert again.fingerprint == data.fingerprint
 
 
 def test_warnings_about_the_data_are_listed_first(tmp_path: Path):
