@@ -1,10 +1,10 @@
 """The commands as Python functions: `import recnas; run = recnas.search("synthetic/laptop", "runs/first")`.
 
-    run.result                  # what result.json holds, typed
-    run.table()                 # candidates and trainings as a pandas frame
-    run.best.arch               # the winner, in its own space
-    run.best.build()            # of a CTR search: a torch module with fresh weights
-    run.best.load()             # of a CTR search: the trained model, with its tables; model.predict(dense, ids)
+run.result                  # what result.json holds, typed
+run.table()                 # candidates and trainings as a pandas frame
+run.best.arch               # the winner, in its own space
+run.best.build()            # of a CTR search: a torch module with fresh weights
+run.best.load()             # of a CTR search: the trained model, with its tables; model.predict(dense, ids)
 """
 
 from __future__ import annotations

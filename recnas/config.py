@@ -94,9 +94,7 @@ def _read_one(path: Path) -> dict[str, Any]:
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise ConfigError(
-            f"{path} must hold `key: value` lines, but its top level is a {type(data).__name__}."
-        )
+        raise ConfigError(f"{path} must hold `key: value` lines, but its top level is a {type(data).__name__}.")
     return data
 
 
@@ -148,7 +146,9 @@ def check_settings(
     else:
         if not typed:
             return settings
-    raise ConfigError("\n".join(_faults(where, lines) for where, lines in (("the command line", typed), (source, written)) if lines))
+    raise ConfigError(
+        "\n".join(_faults(where, lines) for where, lines in (("the command line", typed), (source, written)) if lines)
+    )
 
 
 def _faults(source: str, lines: Sequence[str]) -> str:
@@ -191,9 +191,7 @@ def _fault_line(cls: type[BaseModel], fault: Any) -> str:
         return f"{path}.method: there is no {fault['ctx']['tag']!r}; {nearest(fault['ctx']['tag'], known)}"
     message = fault["msg"].removeprefix("Value error, ")
     shown = repr(fault["input"])
-    return (
-        f"{path}: {message[:1].lower()}{message[1:]} (got {shown if len(shown) < 60 else shown[:57] + '...'})"
-    )
+    return f"{path}: {message[:1].lower()}{message[1:]} (got {shown if len(shown) < 60 else shown[:57] + '...'})"
 
 
 def _fields_at(cls: type[BaseModel], path: Sequence[str]) -> list[str]:
@@ -201,10 +199,7 @@ def _fields_at(cls: type[BaseModel], path: Sequence[str]) -> list[str]:
     models: list[type[BaseModel]] = [cls]
     for part in path:
         inner = [
-            m
-            for model in models
-            if part in model.model_fields
-            for m in _models_in(model.model_fields[part].annotation)
+            m for model in models if part in model.model_fields for m in _models_in(model.model_fields[part].annotation)
         ]
         models = inner or models
     return sorted({name for model in models for name in model.model_fields})

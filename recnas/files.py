@@ -40,7 +40,9 @@ def make_place(path: Path, option: str = "-o") -> None:
         RunError: the path is a folder, or its folder cannot be made.
     """
     if path.is_dir():
-        raise RunError(f"{path} is a folder, and this writes a file.", f"Name a file in it: {option} {path}/NAME{path.suffix}")
+        raise RunError(
+            f"{path} is a folder, and this writes a file.", f"Name a file in it: {option} {path}/NAME{path.suffix}"
+        )
     make_folder(path.parent, option)
 
 
@@ -49,4 +51,6 @@ def machine_fault(error: OSError) -> str | None:
     if error.errno not in _NOT_OURS:
         return None
     where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror}. Nothing that was finished is lost; the same command continues once this is mended."
+    return (
+        f"{where}{error.strerror}. Nothing that was finished is lost; the same command continues once this is mended."
+    )

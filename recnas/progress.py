@@ -14,9 +14,7 @@ class Progress:
     `plain_seconds` and at the end of a phase that took longer, so that a log file stays short.
     """
 
-    def __init__(
-        self, stream: TextIO | None = None, quiet: bool = False, plain_seconds: float = 10.0
-    ) -> None:
+    def __init__(self, stream: TextIO | None = None, quiet: bool = False, plain_seconds: float = 10.0) -> None:
         self._stream = stream or sys.stderr
         self._quiet = quiet
         self._tty = self._stream.isatty()

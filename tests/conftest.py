@@ -38,6 +38,4 @@ def criteo_data(criteo_file: Path, tmp_path_factory: pytest.TempPathFactory):
     """The same rows, prepared. Read only."""
     from recnas.data.prepare import PrepareOptions, prepare
 
-    return prepare(
-        "criteo", [criteo_file], tmp_path_factory.mktemp("prepared") / "criteo", PrepareOptions(min_count=5)
-    )
+    return prepare("criteo", [criteo_file], tmp_path_factory.mktemp("prepared") / "criteo", PrepareOptions(min_count=5))

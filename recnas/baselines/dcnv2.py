@@ -27,9 +27,7 @@ class DCNv2(Baseline):
         super().__init__(shape)
         n, rank = shape.flat, settings.rank
         self.crosses = nn.ModuleList(
-            nn.Linear(n, n)
-            if rank is None
-            else nn.Sequential(nn.Linear(n, rank, bias=False), nn.Linear(rank, n))
+            nn.Linear(n, n) if rank is None else nn.Sequential(nn.Linear(n, rank, bias=False), nn.Linear(rank, n))
             for _ in range(settings.crosses)
         )
         self.deep = Mlp(n, settings.hidden, self.draws, settings.dropout, settings.layernorm)

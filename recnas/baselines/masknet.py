@@ -49,9 +49,7 @@ class MaskNet(Baseline):
         self.serial = settings.structure == "serial"
         dropout = Dropout(settings.dropout, self.draws)
         self.blocks = nn.ModuleList(
-            MaskBlock(
-                shape.flat, settings.block_width if self.serial and i else shape.flat, settings, dropout
-            )
+            MaskBlock(shape.flat, settings.block_width if self.serial and i else shape.flat, settings, dropout)
             for i in range(settings.blocks)
         )
         width = settings.block_width * (1 if self.serial else settings.blocks)

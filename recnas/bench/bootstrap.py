@@ -117,9 +117,7 @@ def paired_bootstrap(
     first, n_groups = model[0], len(model[0].rows)
     for other in (*model, *reference):
         if not np.array_equal(other.rows, first.rows) or not np.array_equal(other.clicks, first.clicks):
-            raise DataError(
-                "the two models were scored on different test rows, so they cannot be compared row by row."
-            )
+            raise DataError("the two models were scored on different test rows, so they cannot be compared row by row.")
     rng = np.random.default_rng(seed)
     losses: list[np.ndarray] = []
     aucs: list[np.ndarray] = []
@@ -132,9 +130,7 @@ def paired_bootstrap(
         loss, auc = np.zeros(k), np.zeros(k)
         for sign, sums in ((1, model), (-1, reference)):
             drawn_seeds = rng.integers(len(sums), size=(k, len(sums)))
-            loss += sign * _over_seeds(
-                weight @ np.stack([s.losses for s in sums], 1) / rows[:, None], drawn_seeds
-            )
+            loss += sign * _over_seeds(weight @ np.stack([s.losses for s in sums], 1) / rows[:, None], drawn_seeds)
             if has_auc:
                 auc += sign * _over_seeds(_aucs(weight, sums, rows, clicks), drawn_seeds)
         losses.append(loss)

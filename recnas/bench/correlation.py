@@ -141,9 +141,7 @@ def top_overlap(scores: Sequence[float] | np.ndarray, truth: Sequence[float] | n
     return best_found(scores, truth, k, k)
 
 
-def best_found(
-    scores: Sequence[float] | np.ndarray, truth: Sequence[float] | np.ndarray, k: int, budget: int
-) -> float:
+def best_found(scores: Sequence[float] | np.ndarray, truth: Sequence[float] | np.ndarray, k: int, budget: int) -> float:
     """Share of the k truly best that are among the `budget` with the highest scores.
 
     Ties at either border are broken at random; what is returned is the mean over all ways to do so.
@@ -151,9 +149,7 @@ def best_found(
     a, b = _pairs(scores, truth)
     for name, number in (("k", k), ("budget", budget)):
         if not 1 <= number <= len(a):
-            raise DataError(
-                f"{name} is {number}, but there are {len(a)} architectures.", f"Use 1 to {len(a)}."
-            )
+            raise DataError(f"{name} is {number}, but there are {len(a)} architectures.", f"Use 1 to {len(a)}.")
     return float(_chance_of_top(a, budget) @ _chance_of_top(b, k)) / k
 
 
@@ -164,9 +160,7 @@ def _chance_of_top(values: np.ndarray, k: int) -> np.ndarray:
     return above + level * ((k - above.sum()) / level.sum())
 
 
-def _pairs(
-    scores: Sequence[float] | np.ndarray, truth: Sequence[float] | np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(scores: Sequence[float] | np.ndarray, truth: Sequence[float] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     a, b = np.asarray(scores, np.float64), np.asarray(truth, np.float64)
     if a.ndim != 1 or a.shape != b.shape:
         raise DataError(f"scores of shape {a.shape} cannot be paired with a truth of shape {b.shape}.")

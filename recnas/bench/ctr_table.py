@@ -84,9 +84,7 @@ def _read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
         raise DataError(f"{path} is not a Parquet table ({error}).") from None
     facts = (table.schema.metadata or {}).get(_FACTS)
     if facts is None:
-        raise DataError(
-            f"{path} is not a table of trained architectures: it was not written by recnas bench build."
-        )
+        raise DataError(f"{path} is not a table of trained architectures: it was not written by recnas bench build.")
     return table, json.loads(facts)
 
 

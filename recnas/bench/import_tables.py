@@ -53,13 +53,22 @@ def import_table(kind: str, source: Path | str, out: Path | str) -> dict[str, An
         table = table.replace_schema_metadata(None)
         write_atomic(out, lambda file: pq.write_table(table, file, compression="zstd"))
     written = pq.read_metadata(out)
-    return {"kind": kind, "out": str(out), "rows": written.num_rows, "columns": written.schema.names, "bytes": out.stat().st_size}
+    return {
+        "kind": kind,
+        "out": str(out),
+        "rows": written.num_rows,
+        "columns": written.schema.names,
+        "bytes": out.stat().st_size,
+    }
 
 
 def _plain_201(source: Path, out: Path) -> None:
     table = read_any(source, "nasbench201")
     if "arch" not in table.column_names:
-        raise DataError(f"{source} has no column arch.", "Columns: arch (official text), index, and <data>_<split>_<epochs> in percent.")
+        raise DataError(
+            f"{source} has no column arch.",
+            "Columns: arch (official text), index, and <data>_<split>_<epochs> in percent.",
+        )
     archs = []
     for number, text in enumerate(table["arch"].to_pylist(), start=1):
         try:
@@ -89,7 +98,9 @@ def _is_201(name: str) -> bool:
 def _official_201(source: Path, out: Path) -> None:
     """Through nats_bench (a folder) or nas_201_api (a .pth file): both answer `get_more_info` alike."""
     if source.is_dir():
-        api = _package("nats_bench", "nats_bench", "nasbench201").create(str(source), "tss", fast_mode=True, verbose=False)
+        api = _package("nats_bench", "nats_bench", "nasbench201").create(
+            str(source), "tss", fast_mode=True, verbose=False
+        )
     else:
         api = _package("nas_201_api", "nas-bench-201", "nasbench201").NASBench201API(str(source), verbose=False)
     asked = [  # column, the authors' name of the data set, the figure
@@ -126,7 +137,11 @@ def _official_101(source: Path) -> pa.Table:
         }
         for epochs in _EPOCHS_101:
             runs = computed.get(epochs, [])
-            for column, figure in (("val", "final_validation_accuracy"), ("test", "final_test_accuracy"), ("train_time", "final_training_time")):
+            for column, figure in (
+                ("val", "final_validation_accuracy"),
+                ("test", "final_test_accuracy"),
+                ("train_time", "final_training_time"),
+            ):
                 row[f"{column}_{epochs}"] = float(np.mean([run[figure] for run in runs])) if runs else None
         rows.append(row)
     return pa.Table.from_pylist(rows)

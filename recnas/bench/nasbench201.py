@@ -87,9 +87,7 @@ class Nb201Table:
             raise DataError(f"{path}: {error.what}.", _SOURCE) from None
         if len(set(archs)) != len(archs):
             raise DataError(f"{path} lists a cell more than once.", _SOURCE)
-        columns = {
-            name: table[name].to_numpy().astype(np.float64) for name in table.column_names if _is_figure(name)
-        }
+        columns = {name: table[name].to_numpy().astype(np.float64) for name in table.column_names if _is_figure(name)}
         return cls(archs, tuple(table["index"].to_pylist()), columns, str(path))
 
     def accuracy(self, dataset: str, split: Split, epochs: int) -> np.ndarray:
@@ -123,9 +121,7 @@ class Nb201Table:
 
     def _row_of(self, arch: Nb201Arch) -> int:
         if arch not in self._rows:
-            raise DataError(
-                f"{self.name} has no row for {arch.text}.", "Use a table that covers the whole space."
-            )
+            raise DataError(f"{self.name} has no row for {arch.text}.", "Use a table that covers the whole space.")
         return self._rows[arch]
 
     def _column(self, dataset: str, what: str, epochs: int) -> np.ndarray:
@@ -134,9 +130,7 @@ class Nb201Table:
             raise DataError(f"NAS-Bench-201 has no data set {dataset!r}.", nearest_name(dataset, DATASETS))
         name = f"{wanted}_{what}_{epochs}"
         if name not in self.columns:
-            raise DataError(
-                f"{self.name} has no column {name}.", f"It has: {', '.join(self.columns) or 'none'}."
-            )
+            raise DataError(f"{self.name} has no column {name}.", f"It has: {', '.join(self.columns) or 'none'}.")
         return self.columns[name]
 
 
@@ -161,9 +155,7 @@ def write_table(
     """Write the format `Nb201Table.read` reads; accuracies in percent."""
     unknown = [name for name in columns if not _is_figure(name)]
     if unknown:
-        raise DataError(
-            f"a NAS-Bench-201 table has no column {unknown[0]!r}.", "Columns are <data>_<split>_<epochs>."
-        )
+        raise DataError(f"a NAS-Bench-201 table has no column {unknown[0]!r}.", "Columns are <data>_<split>_<epochs>.")
     table = pa.table(
         {
             "index": pa.array(index, pa.int32()),

@@ -70,7 +70,12 @@ def fit_logistic(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: in
 
     if len(np.unique(label)) < 2:  # scikit-learn refuses to fit, and a constant is all there is to learn
         rate, rows_seen = float(label.mean()), len(label)
-        return Fitted(lambda dense, ids: guess_logits(rate, rows_seen, len(dense)), dense.shape[1] + 1, tables.total, dense.shape[1])
+        return Fitted(
+            lambda dense, ids: guess_logits(rate, rows_seen, len(dense)),
+            dense.shape[1] + 1,
+            tables.total,
+            dense.shape[1],
+        )
     model = LogisticRegression(C=choice["C"], max_iter=200)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a baseline need not be exact
@@ -102,9 +107,7 @@ def fit_lightgbm(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: in
     table = lightgbm.Dataset(_columns(dense, ids), label, categorical_feature=few, free_raw_data=True)
     model = lightgbm.train(options, table, num_boost_round=choice["trees"])
     leaves = sum(tree["num_leaves"] for tree in model.dump_model()["tree_info"])
-    return Fitted(
-        lambda dense, ids: np.asarray(model.predict(_columns(dense, ids), raw_score=True)), leaves, 0, None
-    )
+    return Fitted(lambda dense, ids: np.asarray(model.predict(_columns(dense, ids), raw_score=True)), leaves, 0, None)
 
 
 def _columns(dense: np.ndarray, ids: np.ndarray) -> np.ndarray:

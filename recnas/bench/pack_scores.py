@@ -23,11 +23,16 @@ def pack_scores(sources: Sequence[Path | str]) -> ScoreTable:
     made = [settings for part in parts for settings in (part.facts or {}).get("runs", [])]
     spaces = {_space_name(settings) for settings in made} or {NASBENCH201}
     if len(spaces) > 1:
-        raise RunError(f"these are scores of different spaces: {', '.join(sorted(spaces))}.", "Pack each space for itself.")
+        raise RunError(
+            f"these are scores of different spaces: {', '.join(sorted(spaces))}.", "Pack each space for itself."
+        )
     held = [set(part.keys) for part in parts]
     keys = tuple(sorted(set.intersection(*held))) if held else ()
     if not keys:
-        raise RunError("there is no network that all of these runs have scored.", "recnas correlate nasbench201/scores-c4 --out RUN")
+        raise RunError(
+            "there is no network that all of these runs have scored.",
+            "recnas correlate nasbench201/scores-c4 --out RUN",
+        )
     columns: dict[str, np.ndarray] = {}
     for path, part in zip(sources, parts):
         rows = part.rows_of(keys)
@@ -36,7 +41,14 @@ def pack_scores(sources: Sequence[Path | str]) -> ScoreTable:
                 raise RunError(f"{path} holds {name}, and so does one before it.", "Name each scoring once.")
             columns[name] = values[rows]
     archs = dict(zip(parts[0].keys, parts[0].archs))
-    return ScoreTable(keys, tuple(archs[key] for key in keys), columns, get_space(spaces.pop()).key, "the packed scores", {"runs": made})
+    return ScoreTable(
+        keys,
+        tuple(archs[key] for key in keys),
+        columns,
+        get_space(spaces.pop()).key,
+        "the packed scores",
+        {"runs": made},
+    )
 
 
 def _space_name(settings: dict[str, Any]) -> str:

@@ -30,19 +30,40 @@ class RegretCurve:
     high: tuple[float, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"method": self.method, "seeds": self.seeds, "mean": list(self.mean), "low": list(self.low), "high": list(self.high)}
+        return {
+            "method": self.method,
+            "seeds": self.seeds,
+            "mean": list(self.mean),
+            "low": list(self.low),
+            "high": list(self.high),
+        }
 
 
 def settings_for(method: str, candidates: int) -> dict[str, Any]:
     """Settings of a search of about `candidates` evaluations."""
     if method != "evolution":
-        return {"candidates": candidates, "block": 1} if method == "random" else {"candidates": candidates, "block": 4, "starts": 4}
+        return (
+            {"candidates": candidates, "block": 1}
+            if method == "random"
+            else {"candidates": candidates, "block": 4, "starts": 4}
+        )
     population = max(4, min(16, candidates // 4))
-    return {"population": population, "generations": candidates - population, "children": 1, "tournament": max(2, population // 2), "mutations": 1}
+    return {
+        "population": population,
+        "generations": candidates - population,
+        "children": 1,
+        "tournament": max(2, population // 2),
+        "mutations": 1,
+    }
 
 
 def regret_curve(
-    method: str, space: Space[str], truth: Mapping[str, float], candidates: int, seeds: int, settings: Mapping[str, Any] | None = None
+    method: str,
+    space: Space[str],
+    truth: Mapping[str, float],
+    candidates: int,
+    seeds: int,
+    settings: Mapping[str, Any] | None = None,
 ) -> RegretCurve:
     """Run `method` on a table of log losses once per seed; a candidate met again costs nothing."""
     best_possible = min(truth.values())
@@ -52,7 +73,9 @@ def regret_curve(
         curves[seed] = np.minimum.accumulate(found) - best_possible
     mean = curves.mean(0)
     error = 1.96 * curves.std(0, ddof=1) / np.sqrt(seeds) if seeds > 1 else np.zeros(candidates)
-    return RegretCurve(method, seeds, tuple(mean.tolist()), tuple((mean - error).tolist()), tuple((mean + error).tolist()))
+    return RegretCurve(
+        method, seeds, tuple(mean.tolist()), tuple((mean - error).tolist()), tuple((mean + error).tolist())
+    )
 
 
 def order_curve(name: str, truth: Mapping[str, float], scores: Mapping[str, float], candidates: int) -> RegretCurve:
@@ -63,7 +86,9 @@ def order_curve(name: str, truth: Mapping[str, float], scores: Mapping[str, floa
     return RegretCurve(name, 1, mean, mean, mean)
 
 
-def _losses(method: str, space: Space[str], truth: Mapping[str, float], candidates: int, seed: int, settings: Mapping[str, Any]) -> np.ndarray:
+def _losses(
+    method: str, space: Space[str], truth: Mapping[str, float], candidates: int, seed: int, settings: Mapping[str, Any]
+) -> np.ndarray:
     """The loss of each new candidate in the order evaluated, the last one repeated if the search ran dry."""
     searcher = get_searcher(method, space, Objectives.of({OBJECTIVE: "min"}), seed, settings)
     found: list[float] = []

@@ -83,7 +83,9 @@ class ScoreTable:
             raise DataError(f"{path} is not a Parquet table ({error}).", _MAKE) from None
         missing = {"key", "arch"} - set(table.column_names)
         if missing:
-            raise DataError(f"{path} is no score table: it has no column {' and no column '.join(sorted(missing))}.", _MAKE)
+            raise DataError(
+                f"{path} is no score table: it has no column {' and no column '.join(sorted(missing))}.", _MAKE
+            )
         names = [name for name in table.column_names if name not in ("key", "arch")]
         columns = {name: table[name].to_numpy().astype(np.float64) for name in names}
         facts = json.loads((table.schema.metadata or {}).get(_FACTS, b"{}"))

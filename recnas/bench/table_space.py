@@ -27,7 +27,10 @@ class TableSpace(Space[str]):
 
     def __init__(self, archs: Mapping[str, Mapping[str, Any]], k: int = 8, name: str = "table") -> None:
         if len(archs) < 2:
-            raise SpaceError(f"a table of {len(archs)} architectures leaves nothing to search", "Train more: recnas bench build --archs 200")
+            raise SpaceError(
+                f"a table of {len(archs)} architectures leaves nothing to search",
+                "Train more: recnas bench build --archs 200",
+            )
         self.name = name
         self._archs = dict(archs)
         self._keys = sorted(self._archs)

@@ -63,7 +63,9 @@ class Truth:
     def of_vision(cls, space: str, table: VisionTable) -> Truth:
         def accuracy(dataset: str, split: Split, epochs: int) -> np.ndarray:
             if dataset != _ONLY:
-                raise DataError(f"{table.kind} was trained on {_ONLY} alone, not on {dataset!r}.", f"Set datasets=[{_ONLY}].")
+                raise DataError(
+                    f"{table.kind} was trained on {_ONLY} alone, not on {dataset!r}.", f"Set datasets=[{_ONLY}]."
+                )
             return table.accuracy(split, epochs)
 
         return cls(space, table.archs, table.name, accuracy)

@@ -53,7 +53,10 @@ def read_any(path: Path | str, kind: str) -> pa.Table:
     try:
         return pacsv.read_csv(path) if path.suffix == ".csv" else pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path} is neither Parquet nor CSV ({str(error).splitlines()[0]}).", f"It should come from {SOURCES[kind]}.") from None
+        raise DataError(
+            f"{path} is neither Parquet nor CSV ({str(error).splitlines()[0]}).",
+            f"It should come from {SOURCES[kind]}.",
+        ) from None
 
 
 def _cell_101(row: Mapping[str, Any]) -> Nb101Arch:
@@ -102,7 +105,10 @@ class VisionTable:
         missing = [column for column in needs if column not in table.column_names]
         if missing or not any(column.startswith(("val_", "test_")) for column in figures):
             lacks = missing or ["val_<epochs> or test_<epochs>"]
-            raise DataError(f"{name} has no column {' and no column '.join(lacks)}.", f"Columns of {kind}: {', '.join(needs)}, val_<epochs>, test_<epochs>.")
+            raise DataError(
+                f"{name} has no column {' and no column '.join(lacks)}.",
+                f"Columns of {kind}: {', '.join(needs)}, val_<epochs>, test_<epochs>.",
+            )
         archs = []
         rows = zip(*(table[column].cast(pa.string()).to_pylist() for column in needs))
         for number, values in enumerate(rows, start=1):

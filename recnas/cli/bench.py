@@ -1,12 +1,12 @@
 """Tables of architectures that were really trained, and searches on them.
 
-  recnas bench build --data data/synthetic --archs 200 --seeds 1 --out runs/table      # hours; resumable
-  recnas bench build --data data/synthetic --archs 200 --out runs/table rows=400000 train.lr=0.1
-  recnas bench build --data data/synthetic --archs 300 --from table.parquet --out runs/more  # train only what is new
-  recnas bench regret runs/table --methods evolution local random --candidates 60      # seconds
-  recnas bench regret runs/table --supernet runs/warm-0 --proxies naswot,jacob_cov     # and in the order of proxies
-  recnas bench import nasbench201 --from NATS-tss-v1_0-3ffb9-simple --out nb201.parquet   # or nasbench101, nasbench301
-  recnas bench pack runs/c4 runs/c16 --out scores.parquet                              # runs of recnas correlate CONFIG, packed tables
+recnas bench build --data data/synthetic --archs 200 --seeds 1 --out runs/table      # hours; resumable
+recnas bench build --data data/synthetic --archs 200 --out runs/table rows=400000 train.lr=0.1
+recnas bench build --data data/synthetic --archs 300 --from table.parquet --out runs/more  # train only what is new
+recnas bench regret runs/table --methods evolution local random --candidates 60      # seconds
+recnas bench regret runs/table --supernet runs/warm-0 --proxies naswot,jacob_cov     # and in the order of proxies
+recnas bench import nasbench201 --from NATS-tss-v1_0-3ffb9-simple --out nb201.parquet   # or nasbench101, nasbench301
+recnas bench pack runs/c4 runs/c16 --out scores.parquet                              # runs of recnas correlate CONFIG, packed tables
 """
 
 from __future__ import annotations
@@ -27,19 +27,53 @@ from recnas.machine import default_workers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("build", "regret", "import", "pack"), help="train a table, run searchers on one, import a published one, or join scores of cells")
-    parser.add_argument("items", nargs="*", metavar="TABLE | key=value", help="regret: the table; build: settings such as rows=400000; import: the benchmark; pack: runs and packed tables")
+    parser.add_argument(
+        "action",
+        choices=("build", "regret", "import", "pack"),
+        help="train a table, run searchers on one, import a published one, or join scores of cells",
+    )
+    parser.add_argument(
+        "items",
+        nargs="*",
+        metavar="TABLE | key=value",
+        help="regret: the table; build: settings such as rows=400000; import: the benchmark; pack: runs and packed tables",
+    )
     add_data(parser, "build: a prepared data set")
     parser.add_argument("--space", default="nasrec-small", help="build: the search space (default: nasrec-small)")
-    parser.add_argument("--archs", type=int, default=200, metavar="N", help="build: how many architectures (default: 200)")
-    parser.add_argument("--seeds", type=int, metavar="K", help="build: trainings of each (default 1); regret: searches (default 200)")
-    parser.add_argument("--out", metavar="RUN | FILE", help="build: run directory; import, pack: the Parquet file to write")
-    parser.add_argument("--from", dest="source", metavar="FILE", help="import: what the authors publish, or a .parquet or .csv; build: a table to continue")
-    parser.add_argument("--workers", type=int, default=default_workers(), metavar="N", help="build: processes of one thread (default: all cores)")
-    parser.add_argument("--methods", nargs="+", default=["evolution", "local", "random"], metavar="NAME", help="regret: searchers")
-    parser.add_argument("--candidates", type=int, metavar="N", help="regret: evaluations of a search (default: half the table)")
-    parser.add_argument("--supernet", metavar="RUN", help="regret: also train in the order of --proxies, scored on this warm-up")
-    parser.add_argument("--proxies", default="sigeo", metavar="a,b,c", help="with --supernet (default: sigeo); several also vote")
+    parser.add_argument(
+        "--archs", type=int, default=200, metavar="N", help="build: how many architectures (default: 200)"
+    )
+    parser.add_argument(
+        "--seeds", type=int, metavar="K", help="build: trainings of each (default 1); regret: searches (default 200)"
+    )
+    parser.add_argument(
+        "--out", metavar="RUN | FILE", help="build: run directory; import, pack: the Parquet file to write"
+    )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="FILE",
+        help="import: what the authors publish, or a .parquet or .csv; build: a table to continue",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=default_workers(),
+        metavar="N",
+        help="build: processes of one thread (default: all cores)",
+    )
+    parser.add_argument(
+        "--methods", nargs="+", default=["evolution", "local", "random"], metavar="NAME", help="regret: searchers"
+    )
+    parser.add_argument(
+        "--candidates", type=int, metavar="N", help="regret: evaluations of a search (default: half the table)"
+    )
+    parser.add_argument(
+        "--supernet", metavar="RUN", help="regret: also train in the order of --proxies, scored on this warm-up"
+    )
+    parser.add_argument(
+        "--proxies", default="sigeo", metavar="a,b,c", help="with --supernet (default: sigeo); several also vote"
+    )
     add_engine(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_json(parser)
@@ -55,12 +89,17 @@ def _import(args: argparse.Namespace) -> int:
     from recnas.errors import ConfigError
 
     if len(args.items) != 1 or not args.source or not args.out:
-        raise ConfigError("a benchmark, --from and --out are needed.", "recnas bench import nasbench201 --from FILE --out nb201.parquet")
+        raise ConfigError(
+            "a benchmark, --from and --out are needed.",
+            "recnas bench import nasbench201 --from FILE --out nb201.parquet",
+        )
     found = import_table(args.items[0], args.source, args.out)
     if args.json:
         print_json(found)
     else:
-        print(f"{found['out']}: {found['rows']:,} cells, {len(found['columns'])} columns, {found['bytes'] / 1e6:.1f} MB")
+        print(
+            f"{found['out']}: {found['rows']:,} cells, {len(found['columns'])} columns, {found['bytes'] / 1e6:.1f} MB"
+        )
     return 0
 
 
@@ -69,7 +108,9 @@ def _pack(args: argparse.Namespace) -> int:
     from recnas.errors import ConfigError
 
     if not args.items or not args.out:
-        raise ConfigError("runs (or packed tables) and --out are needed.", "recnas bench pack runs/c4 runs/c16 --out scores.parquet")
+        raise ConfigError(
+            "runs (or packed tables) and --out are needed.", "recnas bench pack runs/c4 runs/c16 --out scores.parquet"
+        )
     scores = pack_scores(args.items)
     scores.write(args.out)
     if args.json:
@@ -124,10 +165,18 @@ def _regret(args: argparse.Namespace) -> int:
         settings = check_settings(ScoreSettings, {"proxies": names_in(args.proxies)}, "the scoring settings")
         curves += ranked_curves(args.supernet, truth, settings, candidates, execution(args))
     if args.json:
-        print_json({"archs": len(truth.archs), "best": min(truth.valid.values()), "curves": [curve.to_dict() for curve in curves]})
+        print_json(
+            {
+                "archs": len(truth.archs),
+                "best": min(truth.valid.values()),
+                "curves": [curve.to_dict() for curve in curves],
+            }
+        )
         return 0
     marks = sorted({min(candidates, n) for n in (1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, candidates)})
     rows = [[curve.method, *(f"{1e3 * curve.mean[n - 1]:.3f}" for n in marks)] for curve in curves]
-    print(f"mean regret in thousandths of log loss after so many of {len(truth.archs)} architectures, {curves[0].seeds} searches each")
+    print(
+        f"mean regret in thousandths of log loss after so many of {len(truth.archs)} architectures, {curves[0].seeds} searches each"
+    )
     print(table(rows, ["method", *map(str, marks)]))
     return 0

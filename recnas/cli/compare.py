@@ -26,9 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data(parser)
     parser.add_argument("--out", required=True, metavar="RUN", help="run directory")
     parser.add_argument("--models", nargs="+", default=["all"], metavar="MODEL", help="default: all")
-    parser.add_argument(
-        "--reference", metavar="MODEL", help="what others are compared with (default: the first)"
-    )
+    parser.add_argument("--reference", metavar="MODEL", help="what others are compared with (default: the first)")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="trainings per model (default: 3)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed (default: 0)")
     parser.add_argument(
@@ -98,9 +96,7 @@ def _print(board: dict[str, Any], out: str) -> None:
         for label, reason in board[kind].items():
             print(f"{kind}: {label}: {reason}")
     if len(board["seeds"]) == 1:
-        print(
-            "one seed: the intervals hold the noise of the test rows, not that of training; use --seeds 3 or more"
-        )
+        print("one seed: the intervals hold the noise of the test rows, not that of training; use --seeds 3 or more")
     print(
         f"{len(board['seeds'])} seed(s), {board['tune']} tuning trial(s) per model, {board['rows']['test']:,} test rows; "
         f"everything: {out}/leaderboard.csv, leaderboard.json"

@@ -19,7 +19,9 @@ from recnas.cli.options import add_json, print_json
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=["list", "show", "cp", "schema"], default="list")
-    parser.add_argument("name", nargs="?", help="a config; with schema: search, images, table, gradient, warmup, train, ...")
+    parser.add_argument(
+        "name", nargs="?", help="a config; with schema: search, images, table, gradient, warmup, train, ..."
+    )
     parser.add_argument("target", nargs="?", help="with cp: the file to write")
     add_json(parser)
 

@@ -20,13 +20,21 @@ from recnas.cli.options import add_engine, add_json, execution, names_in, print_
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN | CONFIG key=value", help="warm-up runs on the data of the table, or a config")
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN | CONFIG key=value", help="warm-up runs on the data of the table, or a config"
+    )
     parser.add_argument("--out", metavar="RUN", help="with a config: run directory")
     parser.add_argument("--table", metavar="TABLE", help="a run of recnas bench build, or its table.parquet")
     parser.add_argument("--proxies", default="sigeo,zico,params,flops", metavar="a,b,c")
     parser.add_argument("--vote", default="", metavar="a,b,c", help="also rank by the sum of these proxies' ranks")
     parser.add_argument("--archs", type=int, metavar="N", help="only the first N architectures of the table")
-    parser.add_argument("--shared-rows", type=int, default=0, metavar="N", help="also rank by the shared weights' log loss on N validation rows")
+    parser.add_argument(
+        "--shared-rows",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also rank by the shared weights' log loss on N validation rows",
+    )
     parser.add_argument("--batches", type=int, default=4, metavar="K", help="scoring batches (default: 4)")
     parser.add_argument("--batch-size", type=int, default=512, metavar="N", help="rows of each (default: 512)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes of one thread")
@@ -48,9 +56,15 @@ def run(args: argparse.Namespace) -> int:
     if not args.table:
         if not Path(args.runs[0]).exists():
             config_path(args.runs[0])  # a config's name with a slip in it: says which was meant
-        raise ConfigError("--table is needed.", "recnas correlate RUN --table TABLE; for cells: recnas correlate CONFIG --out RUN")
+        raise ConfigError(
+            "--table is needed.", "recnas correlate RUN --table TABLE; for cells: recnas correlate CONFIG --out RUN"
+        )
     vote = names_in(args.vote)
-    values = {"proxies": list(dict.fromkeys([*names_in(args.proxies), *vote])), "batches": args.batches, "batch_size": args.batch_size}
+    values = {
+        "proxies": list(dict.fromkeys([*names_in(args.proxies), *vote])),
+        "batches": args.batches,
+        "batch_size": args.batch_size,
+    }
     settings = check_settings(ScoreSettings, values, "the scoring settings")
     truth = CtrTable.read(args.table)
     rows = correlate(args.runs, truth, settings, args.archs, args.shared_rows, vote, execution(args))

@@ -47,13 +47,13 @@ def run(args: argparse.Namespace) -> int:
     if rest:
         raise ConfigError(f"cost has no settings, and {' '.join(rest)} was given.", "Its options: recnas cost --help")
     if (data is None) == (args.dense is None or args.fields is None):
-        raise ConfigError(f"The cost of {args.arch} depends on the inputs it reads.", "Give --data DIR, or --dense I and --fields F.")
+        raise ConfigError(
+            f"The cost of {args.arch} depends on the inputs it reads.", "Give --data DIR, or --dense I and --fields F."
+        )
     if data:
         schema = PreparedData.open(data).schema
     elif args.dense < 0 or args.fields < 1 or args.width < 1 or args.table_rows < 1:
-        raise ConfigError(
-            "--dense must not be negative; --fields, --width and --table-rows must be at least 1."
-        )
+        raise ConfigError("--dense must not be negative; --fields, --width and --table-rows must be at least 1.")
     else:
         schema = Schema.of_shape(args.dense, [args.table_rows] * args.fields)
     cost = count(arch, schema, width=args.width, layernorm=not args.no_layernorm)

@@ -35,10 +35,7 @@ def run(args: argparse.Namespace) -> int:
                 }
             )
         else:
-            rows = [
-                [name, f"{r.expected_rows:,}" if r.expected_rows else "-", r.title]
-                for name, r in recipes.items()
-            ]
+            rows = [[name, f"{r.expected_rows:,}" if r.expected_rows else "-", r.title] for name, r in recipes.items()]
             text = table([[name, n] for name, n, _ in rows], ["data set", "rows"]).splitlines()
             print(text[0] + "  what it is\n" + text[1])
             for line, (_, _, title) in zip(text[2:], rows):

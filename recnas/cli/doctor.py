@@ -22,17 +22,11 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found)
         return 0 if found["ok"] else 2
-    print(
-        f"recnas {found['versions']['recnas']} on {found['versions']['platform']}, {found['cores']} cores\n"
-    )
+    print(f"recnas {found['versions']['recnas']} on {found['versions']['platform']}, {found['cores']} cores\n")
     for check in found["checks"]:
         mark = "ok " if check["ok"] else ("!! " if check["needed"] else "-  ")
         print(f"{mark} {check['name']:<22} {check['found']}")
         if check["advice"]:
             print(f"{'':26}-> {check['advice']}")
-    print(
-        "\nEverything needed is here."
-        if found["ok"]
-        else "\nSomething needed is missing; see the lines marked !!"
-    )
+    print("\nEverything needed is here." if found["ok"] else "\nSomething needed is missing; see the lines marked !!")
     return 0 if found["ok"] else 2

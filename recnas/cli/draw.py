@@ -22,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "arch", metavar="ARCH", help="ARCH.json, RUN:best, RUN:NUMBER, a NAS-Bench-201 cell or a DARTS genotype"
     )
-    parser.add_argument(
-        "second", metavar="SECOND", nargs="?", help="another one, to be compared with the first"
-    )
+    parser.add_argument("second", metavar="SECOND", nargs="?", help="another one, to be compared with the first")
     parser.add_argument("-o", "--out", required=True, metavar="FILE.svg", help="where the picture goes")
     add_json(parser)
 

@@ -21,12 +21,8 @@ from recnas.cli.options import add_json, print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run", metavar="RUN[:best]", help="a run directory; RUN:best or RUN:seed-3 picks a seed"
-    )
-    parser.add_argument(
-        "--to", default="pt2", metavar="FORMAT", help="pt2 (torch.export, the default) or onnx"
-    )
+    parser.add_argument("run", metavar="RUN[:best]", help="a run directory; RUN:best or RUN:seed-3 picks a seed")
+    parser.add_argument("--to", default="pt2", metavar="FORMAT", help="pt2 (torch.export, the default) or onnx")
     parser.add_argument("--out", required=True, metavar="DIR", help="a new folder")
     parser.add_argument("--seed", type=int, metavar="N", help="which training of the run, as RUN:seed-N")
     parser.add_argument(
@@ -52,9 +48,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(result)
         return 0
     model, check = result["model"], result["check"]
-    print(
-        f"{model['key']}, seed {model['seed']}: {result['program']} ({human_bytes(result['bytes'])} in all)"
-    )
+    print(f"{model['key']}, seed {model['seed']}: {result['program']} ({human_bytes(result['bytes'])} in all)")
     print(
         f"  checked against the model on {check['rows']:,} {check['split']} rows in batches of "
         f"{', '.join(map(str, check['batch_sizes']))}: largest difference {check['max_abs_difference']:.2g}"

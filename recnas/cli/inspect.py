@@ -53,9 +53,7 @@ def run(args: argparse.Namespace) -> int:
 def show(summary: dict[str, Any]) -> None:
     from recnas.progress import human_bytes
 
-    print(
-        f"{summary['path']}: {summary['recipe']}, {summary['protocol']}, fingerprint {summary['fingerprint'][:16]}"
-    )
+    print(f"{summary['path']}: {summary['recipe']}, {summary['protocol']}, fingerprint {summary['fingerprint'][:16]}")
     print(
         f"rows in {summary['rows_in']:,}, rejected {summary['rejects']:,}; dense inputs {len(summary['dense'])}, sparse inputs {len(summary['cardinality'])}\n"
     )

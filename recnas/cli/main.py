@@ -52,9 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         command = shlex.join(["recnas", *argv])
-        print(
-            f"\nrecnas: interrupted; what was finished is kept. Continue with:\n  {command}", file=sys.stderr
-        )
+        print(f"\nrecnas: interrupted; what was finished is kept. Continue with:\n  {command}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away (| head); nothing to tell it.

@@ -22,17 +22,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", help="a YAML file of warmup or search, or the name of a shipped one")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings by dotted key")
     parser.add_argument("--gpus", type=int, required=True, metavar="N", help="devices in all")
-    parser.add_argument(
-        "--memory", type=byte_size, required=True, metavar="SIZE", help="of one device, like 80GB"
-    )
+    parser.add_argument("--memory", type=byte_size, required=True, metavar="SIZE", help="of one device, like 80GB")
     parser.add_argument("--hosts", type=int, metavar="H", help="machines (default: one for every 8 devices)")
     group = parser.add_mutually_exclusive_group()
     add_data(group, "a prepared data set (default: the config's)")
-    group.add_argument(
-        "--tables", metavar="NAME", help="published table sizes: criteo, criteo-1tb, criteo-1tb-40m"
-    )
+    group.add_argument("--tables", metavar="NAME", help="published table sizes: criteo, criteo-1tb, criteo-1tb-40m")
     parser.add_argument("--batch", type=count, metavar="B", help="rows of a batch, all devices together")
-    parser.add_argument("--arch", metavar="ARCH", help="count this network (ARCH.json, RUN:best) instead of the supernet")
+    parser.add_argument(
+        "--arch", metavar="ARCH", help="count this network (ARCH.json, RUN:best) instead of the supernet"
+    )
     add_json(parser)
 
 

@@ -16,9 +16,7 @@ from recnas.cli.options import add_json, count, print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run", metavar="RUN[:best]", help="a run directory; RUN:best or RUN:seed-3 picks a seed"
-    )
+    parser.add_argument("run", metavar="RUN[:best]", help="a run directory; RUN:best or RUN:seed-3 picks a seed")
     parser.add_argument(
         "--raw",
         nargs="+",
@@ -26,18 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="raw files or folders; .gz and .zst are read as they are",
     )
-    parser.add_argument(
-        "--out", metavar="FILE", help="predictions, .parquet or .csv (default: print the figures only)"
-    )
+    parser.add_argument("--out", metavar="FILE", help="predictions, .parquet or .csv (default: print the figures only)")
     parser.add_argument(
         "--data", metavar="DIR", help="the prepared data set, if it is not where the run was trained on it"
     )
     parser.add_argument(
         "--side", nargs="+", default=[], metavar="FILE", help="side files that are not beside the raw file"
     )
-    parser.add_argument(
-        "--batch", type=count, metavar="N", help="rows per forward pass (default: that of evaluation)"
-    )
+    parser.add_argument("--batch", type=count, metavar="N", help="rows per forward pass (default: that of evaluation)")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_json(parser)
 
@@ -59,9 +53,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(result)
         return 0
     model = result["model"]
-    print(
-        f"{model['key']}, seed {model['seed']}: {result['predicted']:,} of {result['rows']:,} rows predicted"
-    )
+    print(f"{model['key']}, seed {model['seed']}: {result['predicted']:,} of {result['rows']:,} rows predicted")
     print(f"  mean prediction  {result['mean_prediction']:.5f}")
     if "logloss" in result:
         print(f"  click rate       {result['click_rate']:.5f}")
@@ -69,9 +61,7 @@ def run(args: argparse.Namespace) -> int:
         auc = result["auc"]
         print(f"  AUC              {f'{auc:.5f}' if auc is not None else result['reasons']['auc']}")
         if result["unlabelled"]:
-            print(
-                f"  without a readable label: {result['unlabelled']:,} rows, predicted but not in these figures"
-            )
+            print(f"  without a readable label: {result['unlabelled']:,} rows, predicted but not in these figures")
     if result["rejects"]:
         print(f"  rejected         {result['rejects']:,} rows; the first:")
         for fault in result["first_rejects"]:

@@ -68,9 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--side", nargs="+", default=[], metavar="FILE", help="side files that are not beside the raw file"
     )
-    parser.add_argument(
-        "--no-parquet", action="store_true", help="leave out the Parquet copies for other tools"
-    )
+    parser.add_argument("--no-parquet", action="store_true", help="leave out the Parquet copies for other tools")
     parser.add_argument(
         "--memory",
         type=byte_size,

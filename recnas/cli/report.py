@@ -34,9 +34,5 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(written["verdict"])
     print(f"{written['out']}: {written['bytes'] / 1e6:.2f} MB", end="")
-    print(
-        f"; figures and tables: {written['files']} ({len(written['written'])} files)"
-        if written["files"]
-        else ""
-    )
+    print(f"; figures and tables: {written['files']} ({len(written['written'])} files)" if written["files"] else "")
     return 0

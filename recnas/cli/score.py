@@ -23,11 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
-        "--archs", metavar="FILE", help="one architecture per line, or lines that carry one as `arch`; also ARCH.json, RUN:best"
+        "--archs",
+        metavar="FILE",
+        help="one architecture per line, or lines that carry one as `arch`; also ARCH.json, RUN:best",
     )
-    source.add_argument(
-        "--random", type=int, metavar="N", help="draw N architectures from the space of the run"
-    )
+    source.add_argument("--random", type=int, metavar="N", help="draw N architectures from the space of the run")
     source.add_argument("--list", action="store_true", help="say what proxies there are and stop")
     parser.add_argument("--proxies", default="sigeo", metavar="a,b,c", help="which scores (default: sigeo)")
     parser.add_argument(
@@ -56,10 +56,19 @@ def run(args: argparse.Namespace) -> int:
             print_json([{"proxy": name, "good": better[name], "meaning": line} for name, line in known])
             return 0
         width = max(map(len, better))
-        print("\n".join([f"{'proxy':<{width}}  good  what it is", *(f"{name:<{width}}  {better[name]:<4}  {line}" for name, line in known)]))
+        print(
+            "\n".join(
+                [
+                    f"{'proxy':<{width}}  good  what it is",
+                    *(f"{name:<{width}}  {better[name]:<4}  {line}" for name, line in known),
+                ]
+            )
+        )
         return 0
     if args.run is None:
-        raise ConfigError("a warm-up run is needed.", "recnas score RUN --random 100; the proxies there are: recnas score --list")
+        raise ConfigError(
+            "a warm-up run is needed.", "recnas score RUN --random 100; the proxies there are: recnas score --list"
+        )
     if args.archs is None and args.random is None:
         raise ConfigError("nothing to score.", "Give --archs FILE.jsonl or --random N.")
     if args.random is not None and args.random < 1:

@@ -24,9 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_data(parser, "a prepared data set (default: the config's)")
     parser.add_argument("--out", metavar="RUN", help="run directory")
-    parser.add_argument(
-        "--resume", metavar="RUN", help="continue this run with the settings it was started with"
-    )
+    parser.add_argument("--resume", metavar="RUN", help="continue this run with the settings it was started with")
     parser.add_argument(
         "--workers",
         type=int,
@@ -48,7 +46,10 @@ def run(args: argparse.Namespace) -> int:
     from recnas.tasks.registry import kept_search, load_search
 
     if args.resume:
-        typed = [*([args.config] if args.config else []), *args.overrides]  # `--resume RUN data=DIR` looks like a config
+        typed = [
+            *([args.config] if args.config else []),
+            *args.overrides,
+        ]  # `--resume RUN data=DIR` looks like a config
         data, rest = take_data(args.data, typed)
         if rest or args.out:
             raise ConfigError(
@@ -58,9 +59,7 @@ def run(args: argparse.Namespace) -> int:
         config = kept_search(RunDir.open(out), data)
     else:
         if not args.config or not args.out:
-            raise ConfigError(
-                "a config and --out are needed.", "recnas search synthetic/laptop --out runs/first"
-            )
+            raise ConfigError("a config and --out are needed.", "recnas search synthetic/laptop --out runs/first")
         out = args.out
         config = load_search(config_path(args.config), with_data(args.data, args.overrides))
     result = search(config, out, execution(args))

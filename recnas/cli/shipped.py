@@ -38,9 +38,7 @@ def write_new(text: str, target: str | None, usage: str) -> None:
         raise ConfigError("Where should the copy go?", usage)
     path = Path(target)
     if path.exists():
-        raise ConfigError(
-            f"{path} exists already; it is not overwritten.", "Give another name, or remove it first."
-        )
+        raise ConfigError(f"{path} exists already; it is not overwritten.", "Give another name, or remove it first.")
     make_folder(path.parent, "name")
     path.write_text(text, encoding="utf-8")
     print(f"wrote {path}")

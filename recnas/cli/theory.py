@@ -22,13 +22,26 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("kernel", "activations", "topology", "experiment1"), help="what to compute")
-    parser.add_argument("items", nargs="*", metavar="ARCH | key=value", help="kernel: a network, + for a skip; experiment1: settings")
+    parser.add_argument(
+        "items", nargs="*", metavar="ARCH | key=value", help="kernel: a network, + for a skip; experiment1: settings"
+    )
     parser.add_argument("--rows", type=int, default=32, metavar="N", help="kernel, activations: inputs (default: 32)")
-    parser.add_argument("--inputs", type=int, default=64, metavar="d", help="kernel, activations: their dimension (default: 64)")
-    parser.add_argument("--layers", type=int, metavar="L", help="layers of weights (default: activations 10, topology 3)")
+    parser.add_argument(
+        "--inputs", type=int, default=64, metavar="d", help="kernel, activations: their dimension (default: 64)"
+    )
+    parser.add_argument(
+        "--layers", type=int, metavar="L", help="layers of weights (default: activations 10, topology 3)"
+    )
     parser.add_argument("--width", type=int, default=8, metavar="n", help="topology: width (default: 8)")
-    parser.add_argument("--draws", type=int, default=1000, metavar="N", help="topology: draws of the weights (default: 1000)")
-    parser.add_argument("--reading", choices=("network", "paper"), default="network", help="kernels: of the network, or lemma 1 as printed")
+    parser.add_argument(
+        "--draws", type=int, default=1000, metavar="N", help="topology: draws of the weights (default: 1000)"
+    )
+    parser.add_argument(
+        "--reading",
+        choices=("network", "paper"),
+        default="network",
+        help="kernels: of the network, or lemma 1 as printed",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the inputs and weights")
     parser.add_argument("--out", metavar="RUN", help="experiment1: run directory")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="experiment1: processes of one thread")
@@ -69,7 +82,9 @@ def _kernel(args: argparse.Namespace) -> int:
     print(f"  smallest eigenvalue  {found['min_eigenvalue']:.6g}")
     print(f"  mean of diagonal     {found['mean_diagonal']:.6g}   (Eigen-NAS)")
     print(f"  Frobenius norm       {found['frobenius']:.6g}   (KNAS)")
-    print(f"  theorem 1, eigenvalue {bounds.eigenvalue} from the top:  {bounds.lower:.4g} <= {eigenvalue:.6g} <= {bounds.upper:.4g}")
+    print(
+        f"  theorem 1, eigenvalue {bounds.eigenvalue} from the top:  {bounds.lower:.4g} <= {eigenvalue:.6g} <= {bounds.upper:.4g}"
+    )
     return 0
 
 
@@ -84,7 +99,12 @@ def _activations(args: argparse.Namespace) -> int:
     found = {skips: uniform_study(layers, x, skips, "min_eigenvalue", args.reading) for skips in (True, False)}
     if args.json:
         rows = [
-            {"activation": one.arch.activations[0], "skips": skips, "min_eigenvalue": one.min_eigenvalue, "trace_bound": one.trace_bound}
+            {
+                "activation": one.arch.activations[0],
+                "skips": skips,
+                "min_eigenvalue": one.min_eigenvalue,
+                "trace_bound": one.trace_bound,
+            }
             for skips, some in found.items()
             for one in some
         ]
@@ -93,7 +113,12 @@ def _activations(args: argparse.Namespace) -> int:
     for skips, some in found.items():
         by_trace = [one.arch for one in ranked(some, "trace_bound")]
         shown = [
-            [one.arch.activations[0], f"{one.min_eigenvalue:.4g}", f"{one.trace_bound:.4g}", str(by_trace.index(one.arch) + 1)]
+            [
+                one.arch.activations[0],
+                f"{one.min_eigenvalue:.4g}",
+                f"{one.trace_bound:.4g}",
+                str(by_trace.index(one.arch) + 1),
+            ]
             for one in some
         ]
         print(f"{layers} layers, {'a skip around every layer' if skips else 'no skips'}, best first")
@@ -121,9 +146,13 @@ def _topology(args: argparse.Namespace) -> int:
     rows = []
     for name in ("wide", "deep"):
         one = found[name]
-        rows.append([name, f"{one['diagonal']:.6g}", f"{one['expected']:.6g}", f"{one['kappa']:.4g}", f"{one['trace']:.4g}"])
+        rows.append(
+            [name, f"{one['diagonal']:.6g}", f"{one['expected']:.6g}", f"{one['kappa']:.4g}", f"{one['trace']:.4g}"]
+        )
     print(table(rows, ["", "mean of diagonal", "expected", "condition number", "M_Trace"]))
-    print(f"deep: mean diagonal over {args.draws} draws, +- {error:.2g}; median condition number, smallest {seen.deep_kappa.min():.3g}")
+    print(
+        f"deep: mean diagonal over {args.draws} draws, +- {error:.2g}; median condition number, smallest {seen.deep_kappa.min():.3g}"
+    )
     return 0
 
 
@@ -146,8 +175,12 @@ def _experiment1(args: argparse.Namespace) -> int:
     for name in STATISTICS:
         for split in ("train", "test"):
             some = [row for row in rows if row["statistic"] == name and row["loss"] == split]
-            shown.append([name, split, *("-" if row["spearman"] is None else f"{row['spearman']:+.3f}" for row in some)])
-    print(f"Spearman over {len(settings.widths)} widths on {settings.data}; +1: the better statistic, the lower the final loss")
+            shown.append(
+                [name, split, *("-" if row["spearman"] is None else f"{row['spearman']:+.3f}" for row in some)]
+            )
+    print(
+        f"Spearman over {len(settings.widths)} widths on {settings.data}; +1: the better statistic, the lower the final loss"
+    )
     print(table(shown, ["statistic", "final loss", *(f"{share:.0%} warm-up" for share in settings.warmup)]))
     print(f"{args.out}/result.json: {len(rows)} rows")
     return 0

@@ -1,7 +1,7 @@
 """Follow a run from another terminal: phases, candidates, the best so far.
 
-  recnas watch runs/first
-  recnas watch runs/first --once          # one look, for scripts
+recnas watch runs/first
+recnas watch runs/first --once          # one look, for scripts
 """
 
 from __future__ import annotations

@@ -92,9 +92,7 @@ def parse_integers(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
         high, bad_high = _eight_digits(some.text, some.end - 16, np.clip(digits - 16, 0, 8))
         # 20 digits reach 2^64; more, or a carry past it, is not a 64-bit number.
         too_long = (
-            (digits > 20)
-            | (high > _U(1844))
-            | ((high == _U(1844)) & (middle * _U(10**8) + low > _U(6744073709551615)))
+            (digits > 20) | (high > _U(1844)) | ((high == _U(1844)) & (middle * _U(10**8) + low > _U(6744073709551615)))
         )
         signed_overflow = negative & (
             (high > _U(922)) | ((high == _U(922)) & (middle * _U(10**8) + low > _U(3372036854775808)))
@@ -211,9 +209,7 @@ def parse_strings(cells: Cells) -> tuple[StringKeys, np.ndarray]:
     np.cumsum(length, out=offsets[1:])
     index = np.repeat(cells.start - offsets[:-1], length) + np.arange(offsets[-1])
     packed = cells.text[index]
-    array = pa.Array.from_buffers(
-        pa.large_binary(), len(length), [None, pa.py_buffer(offsets), pa.py_buffer(packed)]
-    )
+    array = pa.Array.from_buffers(pa.large_binary(), len(length), [None, pa.py_buffer(offsets), pa.py_buffer(packed)])
     encoded = array.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     return string_keys(distinct, encoded.indices.to_numpy(zero_copy_only=False))

@@ -70,9 +70,7 @@ class ChunkWriter:
     def parquet_batch(self, file: int, block: int, batch: Any) -> ArrayFile:
         read, show = parquet_reader(batch)
         rows = np.arange(batch.num_rows)
-        return self._write(
-            file, block, parse_rows(self.recipe, self.inputs, rows, len(rows), read, show, self.sides)
-        )
+        return self._write(file, block, parse_rows(self.recipe, self.inputs, rows, len(rows), read, show, self.sides))
 
     def _write(self, file: int, block: int, chunk: Chunk) -> ArrayFile:
         arrays: dict[str, np.ndarray] = {"label": chunk.label}
@@ -145,15 +143,11 @@ def block_jobs(writer: ChunkWriter, file: int, source: Source, block_bytes: int)
             )
 
 
-def _read_and_parse(
-    writer: ChunkWriter, file: int, source: Source, block: int, block_bytes: int
-) -> ArrayFile:
+def _read_and_parse(writer: ChunkWriter, file: int, source: Source, block: int, block_bytes: int) -> ArrayFile:
     return writer.text_block(file, block, block_at(source, block, block_bytes))
 
 
-def _job(
-    writer: ChunkWriter, file: int, block: int, make: Callable[[], ArrayFile]
-) -> Callable[[], ArrayFile]:
+def _job(writer: ChunkWriter, file: int, block: int, make: Callable[[], ArrayFile]) -> Callable[[], ArrayFile]:
     return lambda: writer.finished(file, block) or make()
 
 

@@ -89,9 +89,7 @@ class Encoder:
         parts: list[dict[str, Any]] = []
         start = 0
         for s, count in enumerate(counts):
-            part: dict[str, np.ndarray] = {
-                name: array[start : start + count] for name, array in arrays.items()
-            }
+            part: dict[str, np.ndarray] = {name: array[start : start + count] for name, array in arrays.items()}
             parts.append({"crc": self._write(s, int(offsets[s]), part), **_facts(part)})
             start += count
         return {"rows": counts, "splits": parts}

@@ -81,21 +81,15 @@ class Finisher:
                 future.result()
                 self.progress.advance(1)
             write_json(self.done / "schema.json", self.schema.to_dict())
-            names = sorted(
-                str(file.relative_to(self.done)) for file in self.done.rglob("*") if file.is_file()
-            )
-            others = {
-                name: pool.submit(sha256_file, self.done / name) for name in names if name not in checks
-            }
+            names = sorted(str(file.relative_to(self.done)) for file in self.done.rglob("*") if file.is_file())
+            others = {name: pool.submit(sha256_file, self.done / name) for name in names if name not in checks}
             checksums = {name: future.result() for name, future in sorted({**checks, **others}.items())}
             source_sums = [future.result() for future in digests]
         counts = self._summary(entries, rows)
         warnings = data_warnings(self.schema, self.summaries, facts | counts, repeated.result(), expected_rows)
         manifest = {
             "format": FORMAT,
-            "fingerprint": self._fingerprint(
-                checksums, {name: future.result() for name, future in vocabulary.items()}
-            ),
+            "fingerprint": self._fingerprint(checksums, {name: future.result() for name, future in vocabulary.items()}),
             **facts,
             **counts,
             "warnings": [warning.to_dict() for warning in warnings],
@@ -136,9 +130,7 @@ class Finisher:
         clicks = [sum(entry["splits"][s]["clicks"] for entry in entries) for s in range(len(SPLITS))]
         return {
             "rows": dict(zip(SPLITS, rows)),
-            "click_rate": {
-                split: (clicks[s] / rows[s] if rows[s] else None) for s, split in enumerate(SPLITS)
-            },
+            "click_rate": {split: (clicks[s] / rows[s] if rows[s] else None) for s, split in enumerate(SPLITS)},
             "dense": {field.name: asdict(s) for field, s in zip(self.schema.dense, self.summaries)},
             "cardinality": {column.name: column.rows for column in self.schema.sparse},
             "unknown": {split: dict(zip(names, total(s, "unknown"))) for s, split in enumerate(SPLITS)},
@@ -164,8 +156,7 @@ class Finisher:
         schema = pa.schema(fields)
         # Read, not mapped: the pages of a map would count as this process's memory.
         blocks = [
-            read_blocks(self.done, split, name, rows, self.schema, _PARQUET_ROWS)
-            for name in ("label", "dense", "ids")
+            read_blocks(self.done, split, name, rows, self.schema, _PARQUET_ROWS) for name in ("label", "dense", "ids")
         ]
         with pq.ParquetWriter(
             self.done / f"{split}.parquet",
@@ -176,14 +167,10 @@ class Finisher:
         ) as writer:
             for label, dense, ids in zip(*blocks):
                 columns = [label, *np.ascontiguousarray(dense.T), *np.ascontiguousarray(ids.T)]
-                writer.write_table(
-                    pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema)
-                )
+                writer.write_table(pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema))
 
 
-def write_rejects(
-    folder: Path, sources: list[Source], chunks: list[ArrayFile], header: bool, rows_in: int
-) -> None:
+def write_rejects(folder: Path, sources: list[Source], chunks: list[ArrayFile], header: bool, rows_in: int) -> None:
     """`rejects.tsv`: every row that was left out, where it stood, and why."""
     lines_before: dict[int, int] = {}
     seen = 0
@@ -196,8 +183,6 @@ def write_rejects(
                 if seen + fault.line < rows_in:
                     number = before + fault.line + 1 + (1 if header else 0)
                     text = fault.text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
-                    out.write(
-                        f"{sources[file].path.name}\t{number}\t{fault.column}\t{fault.reason}\t{text}\n"
-                    )
+                    out.write(f"{sources[file].path.name}\t{number}\t{fault.column}\t{fault.reason}\t{text}\n")
             lines_before[file] = before + chunk.facts["lines"]
             seen += chunk.facts["lines"]

@@ -68,9 +68,7 @@ class ImageSet:
         pixels = (self.images[rows].astype(np.float32) - np.asarray(self.mean, np.float32)) / np.asarray(
             self.std, np.float32
         )
-        return torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))), torch.from_numpy(
-            self.labels[rows]
-        )
+        return torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))), torch.from_numpy(self.labels[rows])
 
 
 def load_images(name: str, path: str | Path | None = None, split: Split = "train") -> ImageSet:
@@ -83,9 +81,7 @@ def load_images(name: str, path: str | Path | None = None, split: Split = "train
     """
     known = KNOWN.get(name)
     if known is None:
-        raise ConfigError(
-            f"there is no image data set called {name!r}.", f"Choose one of: {', '.join(KNOWN)}."
-        )
+        raise ConfigError(f"there is no image data set called {name!r}.", f"Choose one of: {', '.join(KNOWN)}.")
     where = _where(known, path)
     images, labels = read_npz(where) if where.suffix == ".npz" else read_images(known, where, split)
     if images.ndim == 3:

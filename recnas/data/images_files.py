@@ -129,9 +129,7 @@ def _either_cifar(folder: Path, name: str, label_bytes: int, labels: str) -> Rea
 
 def _idx(folder: Path, split: str) -> Read:
     part = "train" if split == "train" else "t10k"
-    return _idx_array(folder, f"{part}-images-idx3-ubyte", 3), _idx_array(
-        folder, f"{part}-labels-idx1-ubyte", 1
-    )
+    return _idx_array(folder, f"{part}-images-idx3-ubyte", 3), _idx_array(folder, f"{part}-labels-idx1-ubyte", 1)
 
 
 def _idx_array(folder: Path, name: str, axes: int) -> np.ndarray:

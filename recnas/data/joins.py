@@ -63,6 +63,4 @@ def load_side_table(join: Join, path: Path, separator: str, block_bytes: int = 8
     if len(all_keys) > 1 and bool((all_keys[1:] == all_keys[:-1]).any()):
         twice = int(all_keys[:-1][all_keys[1:] == all_keys[:-1]][0])
         raise DataError(f"{path} has the key {twice} more than once.", "Each key must stand on one line.")
-    return SideTable(
-        all_keys, [np.concatenate(store)[order] if store else np.zeros(0, np.int16) for store in columns]
-    )
+    return SideTable(all_keys, [np.concatenate(store)[order] if store else np.zeros(0, np.int16) for store in columns])

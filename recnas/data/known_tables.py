@@ -45,7 +45,5 @@ KNOWN = {
 
 def known_tables(name: str) -> KnownTables:
     if name not in KNOWN:
-        raise ConfigError(
-            f"There are no table sizes called {name!r}; {nearest(name, KNOWN)}", "Or give --data DIR."
-        )
+        raise ConfigError(f"There are no table sizes called {name!r}; {nearest(name, KNOWN)}", "Or give --data DIR.")
     return KNOWN[name]

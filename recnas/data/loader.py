@@ -110,9 +110,7 @@ class BatchLoader:
 
     def _in_order(self, numbers: range) -> Iterator[Batch]:
         for number in numbers:
-            yield self._cut(
-                number, lambda start, stop: _batch(*(array[start:stop] for array in self._arrays))
-            )
+            yield self._cut(number, lambda start, stop: _batch(*(array[start:stop] for array in self._arrays)))
 
     def _shuffled(self, epoch: int, numbers: range) -> Iterator[Batch]:
         order = _ShuffledOrder(self._arrays, self.rows, self.seed, epoch)
@@ -164,11 +162,7 @@ class _ShuffledOrder:
             order = self.order[start - number * POOL_ROWS : end - number * POOL_ROWS]
             parts.append([self._rows(k, order) for k in range(len(self.pools))])
             start = end
-        return (
-            _batch(*parts[0])
-            if len(parts) == 1
-            else _batch(*(np.concatenate(arrays) for arrays in zip(*parts)))
-        )
+        return _batch(*parts[0]) if len(parts) == 1 else _batch(*(np.concatenate(arrays) for arrays in zip(*parts)))
 
     def _rows(self, k: int, order: np.ndarray) -> np.ndarray:
         pool, values = self.pools[k], self.row_values[k]

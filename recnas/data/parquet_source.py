@@ -128,9 +128,7 @@ def _integers(array: pa.Array, missing: np.ndarray) -> Typed:
         return Typed(values, missing, np.zeros(len(values), bool))
     numbers = _numbers(array, missing)
     whole = numbers.values == np.floor(numbers.values)
-    return numbers._replace(
-        values=np.where(whole, numbers.values, 0).astype(np.int64), bad=numbers.bad | ~whole
-    )
+    return numbers._replace(values=np.where(whole, numbers.values, 0).astype(np.int64), bad=numbers.bad | ~whole)
 
 
 def _numbers(array: pa.Array, missing: np.ndarray) -> Typed:

@@ -25,7 +25,12 @@ ReadColumn = Callable[[str, str, InputColumn | None], Typed]
 ShowCell = Callable[[str, int], str]
 
 NOT_A_TIME, NOT_A_NUMBER, NOT_AN_INTEGER = "not a time YYMMDDHH", "not a number", "not an integer"
-_NOT_OF_THE_KIND = {"number": NOT_A_NUMBER, "int": NOT_AN_INTEGER, "hex": "not hexadecimal", "string": "not valid UTF-8"}
+_NOT_OF_THE_KIND = {
+    "number": NOT_A_NUMBER,
+    "int": NOT_AN_INTEGER,
+    "hex": "not hexadecimal",
+    "string": "not valid UTF-8",
+}
 
 
 @dataclass
@@ -91,18 +96,14 @@ def _parse_group(
     values = np.empty((k, n), dtype={"hex": np.uint64, "int": np.int64, "number": np.float64}[kind])
     bad = np.empty((k, n), dtype=bool)
     missing = np.empty((k, n), dtype=bool)
-    together: slice | list[int] = (
-        slice(columns[0], columns[-1] + 1) if columns[-1] - columns[0] == k - 1 else columns
-    )
+    together: slice | list[int] = slice(columns[0], columns[-1] + 1) if columns[-1] - columns[0] == k - 1 else columns
     step = max(256, _TILE_CELLS // k)
     for first in range(0, n, step):
         rows = slice(first, first + step)
         cells = table.cells(together, rows)
         if suffix:
             cells = cut_suffix(cells, suffix.encode())
-        tile_values, tile_bad = PARSERS[kind](
-            Cells(cells.text, cells.start, np.maximum(cells.start, cells.end))
-        )
+        tile_values, tile_bad = PARSERS[kind](Cells(cells.text, cells.start, np.maximum(cells.start, cells.end)))
         empty = cells.start == cells.end
         tile_bad &= ~empty
         if suffix:

@@ -50,7 +50,5 @@ def filled(found: Batch | None, first_row: Callable[[], Batch], whole: int, worl
         return PartBatch(found.dense, found.ids, found.label, real, whole)
     one = first_row()
     parts = [*([found] if found is not None else []), *[one] * missing]
-    dense, ids, label = (
-        torch.cat([getattr(part, name) for part in parts]) for name in ("dense", "ids", "label")
-    )
+    dense, ids, label = (torch.cat([getattr(part, name) for part in parts]) for name in ("dense", "ids", "label"))
     return PartBatch(dense, ids, label, real, whole)

@@ -223,8 +223,7 @@ class Preparation:
 
     def _check_disk(self) -> None:
         size = sum(
-            source.size * (5 if source.compression or self.recipe.format == "parquet" else 1)
-            for source in self.sources
+            source.size * (5 if source.compression or self.recipe.format == "parquet" else 1) for source in self.sources
         )
         if self.options.limit:
             size = min(size, self.options.limit * 300)
@@ -243,11 +242,7 @@ class Preparation:
     def _sides(self) -> dict[str, SideTable]:
         tables = {}
         for join in self.recipe.joins:
-            given = [
-                Path(path)
-                for path in self.options.side
-                if Path(path).name.startswith(join.file.split(".")[0])
-            ]
+            given = [Path(path) for path in self.options.side if Path(path).name.startswith(join.file.split(".")[0])]
             beside = self.sources[0].path.parent / join.file
             path = given[0] if given else beside
             if not path.exists():
@@ -300,8 +295,7 @@ class Preparation:
 
     def _split(self, state: State) -> list[np.ndarray]:
         rows = [
-            RowsOfChunk.read(chunk, first, self.options.limit)
-            for chunk, first in zip(state.chunks, state.first_row)
+            RowsOfChunk.read(chunk, first, self.options.limit) for chunk, first in zip(state.chunks, state.first_row)
         ]
         days = self.recipe.time.days if self.recipe.time else None
         index = Path(self.options.split_index) if self.options.split_index else None
@@ -337,9 +331,7 @@ class Preparation:
     def _min_count(self, column: InputColumn) -> int:
         return self.options.min_count or column.min_count or self.recipe.min_count
 
-    def _keep(
-        self, column: InputColumn, keys: np.ndarray, counts: np.ndarray, chunks: list[ArrayFile]
-    ) -> np.ndarray:
+    def _keep(self, column: InputColumn, keys: np.ndarray, counts: np.ndarray, chunks: list[ArrayFile]) -> np.ndarray:
         """Write the vocabulary of a column; its keys in id order."""
         keys, counts = keep_frequent(keys, counts, self._min_count(column), self.options.cap)
         path = self.work / "done" / "vocab" / f"{column.name}.parquet"

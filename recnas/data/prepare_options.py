@@ -37,8 +37,6 @@ class PrepareOptions:
         unknown = [name for name in self.with_columns if name not in recipe.optional_names()]
         if unknown:
             known = ", ".join(recipe.optional_names()) or "none"
-            faults.append(
-                f"--with {', '.join(unknown)}: {recipe.name} has no such optional column (it has: {known})"
-            )
+            faults.append(f"--with {', '.join(unknown)}: {recipe.name} has no such optional column (it has: {known})")
         if faults:
             raise ConfigError("The options do not fit:\n" + "\n".join(f"  - {fault}" for fault in faults))

@@ -37,9 +37,7 @@ def kept_recipe(recipe: Recipe) -> dict[str, Any]:
     return recipe.model_dump(mode="json", exclude={"title", "source", "expected_rows"})
 
 
-def prepared_options(
-    recipe: Recipe, options: PrepareOptions, protocol: str, sources: list[Source]
-) -> dict[str, Any]:
+def prepared_options(recipe: Recipe, options: PrepareOptions, protocol: str, sources: list[Source]) -> dict[str, Any]:
     """What decides the content of a prepared folder; two folders with equal options are equal."""
     chosen = {name: value for name, value in asdict(options).items() if name not in ("side", "protocol")}
     chosen["with_columns"] = list(options.with_columns)
@@ -62,9 +60,7 @@ def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) 
     try:
         size = path.stat().st_size
     except FileNotFoundError:
-        raise DataError(
-            f"{path} is missing.", f"Prepare the data again, or restore the folder {folder}."
-        ) from None
+        raise DataError(f"{path} is missing.", f"Prepare the data again, or restore the folder {folder}.") from None
     if size != expected:
         raise DataError(
             f"{path} has {size:,} bytes, but the manifest's {rows:,} rows need {expected:,}.",
@@ -74,9 +70,7 @@ def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) 
     return np.memmap(path, dtype=dtype, mode="c", shape=shape)
 
 
-def read_blocks(
-    folder: Path, split: str, array: str, rows: int, schema: Schema, size: int
-) -> Iterator[np.ndarray]:
+def read_blocks(folder: Path, split: str, array: str, rows: int, schema: Schema, size: int) -> Iterator[np.ndarray]:
     """The rows of one array, `size` at a time, by plain reads."""
     name, dtype = _FILES[array]
     width = {"dense": schema.n_dense, "ids": schema.n_sparse, "label": 1}[array]
@@ -118,9 +112,7 @@ class PreparedData:
                 if (path / ".work").exists()
                 else f"is not a prepared data set: {Path(error.filename).name} is missing"
             )
-            raise DataError(
-                f"{path} {what}.", f"Prepare it: recnas prepare RECIPE --raw FILE --out {path}"
-            ) from None
+            raise DataError(f"{path} {what}.", f"Prepare it: recnas prepare RECIPE --raw FILE --out {path}") from None
         except (ValueError, KeyError, TypeError):
             raise DataError(
                 f"{path} is damaged: manifest.json or schema.json cannot be read.", "Prepare it again."

@@ -51,7 +51,9 @@ def two_kinds_of_no(recipe: Recipe) -> DataError:
 def _hint(recipe: Recipe, faults: list[BadLine]) -> str | None:
     """What to change in the recipe, if that may be at fault and not the file."""
     first = faults[0]
-    texts = list(dict.fromkeys(fault.text for fault in faults if (fault.column, fault.reason) == (first.column, first.reason)))
+    texts = list(
+        dict.fromkeys(fault.text for fault in faults if (fault.column, fault.reason) == (first.column, first.reason))
+    )
     if first.reason == recipe.label.fault:
         return label_hint(recipe.label, texts)
     if first.reason == NOT_A_TIME:

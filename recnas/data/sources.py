@@ -21,7 +21,10 @@ LONGEST_LINE = 1 << 20
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 _MARK = b"\xef\xbb\xbf"  # that Windows programs put at the start of UTF-8 files
 _OTHER_KINDS = {
-    b"PAR1": ("a Parquet file", "Set `format: parquet` in the recipe, or begin with: recnas datasets cp parquet my.yaml"),
+    b"PAR1": (
+        "a Parquet file",
+        "Set `format: parquet` in the recipe, or begin with: recnas datasets cp parquet my.yaml",
+    ),
     b"\x1f\x8b": ("compressed with gzip", "Give it a name that ends in .gz."),
     b"\x28\xb5\x2f\xfd": ("compressed with zstd", "Give it a name that ends in .zst."),
     b"\xff\xfe": ("text in UTF-16", "Turn it into UTF-8: iconv -f UTF-16 -t UTF-8 OLD > NEW"),
@@ -58,9 +61,7 @@ def find_sources(paths: list[Path]) -> list[Source]:
                     f"{path} is a prepared data set, not raw files.",
                     f"Look at it: recnas inspect {path}. To prepare, give --raw the files it was made from.",
                 )
-            inside = sorted(
-                p for p in path.iterdir() if p.is_file() and not p.name.startswith(_SKIPPED_NAMES)
-            )
+            inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith(_SKIPPED_NAMES))
             if not inside:
                 raise _no_files(path)
             files += inside

@@ -171,7 +171,9 @@ def _explained(log: Path | None) -> Iterator[None]:
             raise BackendMissing(
                 "Spark's Java process ended while it was starting.", f"It needs Java 17 or newer: java -version.{more}"
             ) from None
-        raise RunError(f"Spark gave up: {text}", f"Run the same command again: finished pieces are kept.{more}") from None
+        raise RunError(
+            f"Spark gave up: {text}", f"Run the same command again: finished pieces are kept.{more}"
+        ) from None
 
 
 def _forget(log: Path | None) -> None:

@@ -55,9 +55,7 @@ def row_hash(seed: int, first_row: int, count: int) -> np.ndarray:
 def check_protocol(protocol: str, recipe: Recipe, index: Path | None) -> None:
     """Faults that can be known before any data is read."""
     if protocol not in PROTOCOLS:
-        raise ConfigError(
-            f"There is no split protocol {protocol!r}.", f"Choose one of: {', '.join(PROTOCOLS)}"
-        )
+        raise ConfigError(f"There is no split protocol {protocol!r}.", f"Choose one of: {', '.join(PROTOCOLS)}")
     if protocol == "time-last-day" and recipe.time is None:
         raise ConfigError(
             f"The recipe {recipe.name} does not say when its rows happened, so it has no last day.",
@@ -129,9 +127,7 @@ def _balanced_cuts(seed: int, chunks: Sequence[RowsOfChunk]) -> Cuts:
     """Exactly 80/10/10 % of the clicks and of the other rows: the hashes' own quantiles are the cuts."""
     cuts = {}
     for value in (0, 1):
-        hashes = np.concatenate(
-            [chunk.hashes(seed)[chunk.label == value] for chunk in chunks] or [np.zeros(0, _U)]
-        )
+        hashes = np.concatenate([chunk.hashes(seed)[chunk.label == value] for chunk in chunks] or [np.zeros(0, _U)])
         ranks = cut_ranks(len(hashes))
         hashes.partition([min(rank, len(hashes) - 1) for rank in ranks] if len(hashes) else [])
         cuts[value] = [hashes[rank] if rank < len(hashes) else _U(2**64 - 1) for rank in ranks]
@@ -153,8 +149,7 @@ def _by_day(days: list[np.ndarray]) -> list[np.ndarray]:
             "Use --protocol random-8-1-1, or give more of the log.",
         )
     return [
-        np.where(day == present[-1], TEST, np.where(day == present[-2], VALID, TRAIN)).astype(np.uint8)
-        for day in days
+        np.where(day == present[-1], TEST, np.where(day == present[-2], VALID, TRAIN)).astype(np.uint8) for day in days
     ]
 
 

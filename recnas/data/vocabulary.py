@@ -16,9 +16,7 @@ from recnas.data.schema import FIRST_VALUE_ID, UNKNOWN_ID
 _U = np.uint64
 
 
-def count_keys(
-    pieces: Callable[[], Iterable[np.ndarray]], total: int, memory: int
-) -> tuple[np.ndarray, np.ndarray]:
+def count_keys(pieces: Callable[[], Iterable[np.ndarray]], total: int, memory: int) -> tuple[np.ndarray, np.ndarray]:
     """Distinct keys in increasing order and how often each occurs.
 
     Args:
@@ -125,7 +123,5 @@ class IdTable:
         if collided.size and len(self._rest_keys):
             wanted = keys[collided]
             place = np.minimum(np.searchsorted(self._rest_keys, wanted), len(self._rest_keys) - 1)
-            ids[collided] = np.where(
-                self._rest_keys[place] == wanted, self._rest_ids[place], np.int32(UNKNOWN_ID)
-            )
+            ids[collided] = np.where(self._rest_keys[place] == wanted, self._rest_ids[place], np.int32(UNKNOWN_ID))
         return ids

@@ -92,7 +92,8 @@ def _knock(address: str) -> None:
     match = re.fullmatch(r"(?:ray://)?\[?([^/\[\]]+?)\]?:(\d{1,5})", address)
     if match is None or int(match[2]) > 65535:
         raise RunError(
-            f"--ray-address {address!r} is not an address.", "Write auto, or HOST:PORT as `ray start --head` printed it."
+            f"--ray-address {address!r} is not an address.",
+            "Write auto, or HOST:PORT as `ray start --head` printed it.",
         )
     try:
         socket.create_connection((match[1], int(match[2])), timeout=CONNECT_SECONDS).close()

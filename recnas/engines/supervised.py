@@ -72,7 +72,8 @@ class SupervisedEngine(Engine, Generic[W]):
                     deaths[item[0]] = deaths.get(item[0], 0) + 1
                     if deaths[item[0]] == TRIES:
                         raise RunError(
-                            f"{TRIES} {self._fate(worker, item[0] + 1)}", "Usually memory: use fewer workers, or smaller batches."
+                            f"{TRIES} {self._fate(worker, item[0] + 1)}",
+                            "Usually memory: use fewer workers, or smaller batches.",
                         )
                     again.append(item)
                 self._replace(worker)

@@ -119,8 +119,7 @@ class ImageTrainWork:
             failed = f"the training loss became {losses[-1]}"
             return Training(time.monotonic() - started, len(losses), failed=failed), model
         metrics: dict[str, dict[str, float | None]] = {
-            split: {"accuracy": accuracy(model, images, self.split.rows(len(images), split))}
-            for split in self.splits
+            split: {"accuracy": accuracy(model, images, self.split.rows(len(images), split))} for split in self.splits
         }
         return Training(time.monotonic() - started, len(losses), losses[-1], metrics), model
 

@@ -1,6 +1,6 @@
 """Proxy scores of a pool of architectures, for searchers that rank one before anything is trained.
 
-    RUN/pool.jsonl      one line per architecture of the pool with its scores; read again on resume
+RUN/pool.jsonl      one line per architecture of the pool with its scores; read again on resume
 """
 
 from __future__ import annotations

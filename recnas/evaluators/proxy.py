@@ -59,9 +59,7 @@ def freeze(
     return save(folder, 0, tensors, {}, made_from, keep=1)
 
 
-def scoring_batches(
-    data: PreparedData, embeddings: Embeddings, settings: ScoreSettings
-) -> list[ScoringBatch]:
+def scoring_batches(data: PreparedData, embeddings: Embeddings, settings: ScoreSettings) -> list[ScoringBatch]:
     """The same k batches of training rows for every candidate, in an order of their own."""
     loader = BatchLoader(
         data,
@@ -74,9 +72,7 @@ def scoring_batches(
     batches = []
     with torch.no_grad():
         for _, batch in zip(range(settings.batches), loader.epoch()):
-            batches.append(
-                ScoringBatch((batch.dense, embeddings.lookup(batch.ids).detach().cpu()), batch.label)
-            )
+            batches.append(ScoringBatch((batch.dense, embeddings.lookup(batch.ids).detach().cpu()), batch.label))
     return batches
 
 
@@ -98,15 +94,11 @@ class ProxyEvaluator:
         tensors = self.cargo() if cargo is None else cargo
         space = make_ctr_space(self.space)
         weights = {
-            name.removeprefix("network/"): tensor
-            for name, tensor in tensors.items()
-            if name.startswith("network/")
+            name.removeprefix("network/"): tensor for name, tensor in tensors.items() if name.startswith("network/")
         }
         supernet = Supernet(space, self.shape, tensors=weights)
         batches = [
-            ScoringBatch(
-                (tensors[f"batch/{i}/dense"], tensors[f"batch/{i}/embedded"]), tensors[f"batch/{i}/label"]
-            )
+            ScoringBatch((tensors[f"batch/{i}/dense"], tensors[f"batch/{i}/embedded"]), tensors[f"batch/{i}/label"])
             for i in range(self.settings.batches)
         ]
         proxies = get_proxies(self.settings.proxies, lambdas=self.settings.sigeo.settle(self.warmed))
@@ -128,9 +120,6 @@ def evaluate_by_proxies(
     except ProxyError as error:
         return Evaluation(time.monotonic() - started, failed=error.what)
     records = {
-        name: ScoreRecord(value=s.value, terms=dict(s.terms), reason=s.reason or None)
-        for name, s in scores.items()
+        name: ScoreRecord(value=s.value, terms=dict(s.terms), reason=s.reason or None) for name, s in scores.items()
     }
-    return Evaluation(
-        time.monotonic() - started, {name: record.value for name, record in records.items()}, records
-    )
+    return Evaluation(time.monotonic() - started, {name: record.value for name, record in records.items()}, records)

@@ -45,7 +45,9 @@ class LambdaSettings(Settings):
 class ScoreSettings(Settings):
     """How a CTR candidate is scored by proxies."""
 
-    proxies: tuple[str, ...] = ("sigeo",)  # see recnas score --list; a search goes by the first unless objectives are given
+    proxies: tuple[str, ...] = (
+        "sigeo",
+    )  # see recnas score --list; a search goes by the first unless objectives are given
     batches: int = Field(4, ge=1)  # of training rows, the same for every candidate
     batch_size: int = Field(512, ge=1)  # rows in each
     seed: int = Field(0, ge=0)  # of the choice of rows and of proxies that draw random numbers
@@ -78,7 +80,11 @@ class QueryTraining(Settings):
 class VisionScoreSettings(Settings):
     """How a vision network is scored by proxies, at initialisation or after a warm-up of its own."""
 
-    proxies: tuple[str, ...] = ("sigeo", "naswot", "params")  # see recnas score --list; a search goes by the first unless objectives are given
+    proxies: tuple[str, ...] = (
+        "sigeo",
+        "naswot",
+        "params",
+    )  # see recnas score --list; a search goes by the first unless objectives are given
     batches: int = Field(1, ge=1)  # of images, the same for every candidate
     batch_size: int = Field(64, ge=2)  # images in each
     channels: int | None = Field(None, ge=1)  # of the scored networks; null: as the config has them

@@ -45,9 +45,7 @@ class SharedWeightsEvaluator:
     seed: int
 
     @staticmethod
-    def freeze(
-        folder: Path, supernet: Supernet, embeddings: Embeddings, made_from: Mapping[str, Any]
-    ) -> Path:
+    def freeze(folder: Path, supernet: Supernet, embeddings: Embeddings, made_from: Mapping[str, Any]) -> Path:
         """Write shared weights and tables for the workers to map, unless they are there already."""
         made_from = {**made_from, "supernet": supernet.describe(), "tables": True}
         found = load_latest(folder)
@@ -66,9 +64,7 @@ class SharedWeightsEvaluator:
         data = PreparedData.open(self.data)
         space = make_ctr_space(self.space)
         weights = {
-            name.removeprefix("network/"): tensor
-            for name, tensor in tensors.items()
-            if name.startswith("network/")
+            name.removeprefix("network/"): tensor for name, tensor in tensors.items() if name.startswith("network/")
         }
         supernet = Supernet(space, net_shape(data.schema, self.train), tensors=weights)
         embeddings = make_embeddings(data.schema, self.train, self.seed, torch.device("cpu"))
@@ -96,9 +92,7 @@ class SharedWeightsEvaluator:
         head = [*plan.head.weight, *([plan.head.bias] if plan.head.bias else [])]
         params |= {name: params[name].clone().requires_grad_() for name in head}
         sums = {name: torch.zeros_like(params[name]) for name in head}
-        schedule = Schedule(
-            "cosine", self.settings.lr, max(1, self.settings.steps), warmup=self.train.lr_rise_share
-        )
+        schedule = Schedule("cosine", self.settings.lr, max(1, self.settings.steps), warmup=self.train.lr_rise_share)
         for step, batch in enumerate(self._batches(data)):
             logits = candidate.forward(params, batch.dense, embeddings.lookup(batch.ids))
             loss = F.binary_cross_entropy_with_logits(logits, batch.label)

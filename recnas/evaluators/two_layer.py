@@ -23,7 +23,13 @@ from recnas.proxies.network import ScoringBatch
 from recnas.proxies.sigeo import fisher_rao_term, zico_term
 from recnas.seeds import stream
 
-STATISTICS = {"loss": -1.0, "fisher_rao": 1.0, "mean_gradient": 1.0, "zico": 1.0, "width": 1.0}  # and which way is better
+STATISTICS = {
+    "loss": -1.0,
+    "fisher_rao": 1.0,
+    "mean_gradient": 1.0,
+    "zico": 1.0,
+    "width": 1.0,
+}  # and which way is better
 _BATCH = {"digits": 32}
 _RATE = {"digits": 0.1}
 
@@ -176,7 +182,9 @@ def load(settings: Experiment1) -> Images:
     from recnas.data.images import load_images
 
     if settings.path is not None and Path(settings.path).suffix == ".npz":
-        raise DataError("experiment 1 needs training and test images, and an .npz has one set.", "Give the folder of the idx files.")
+        raise DataError(
+            "experiment 1 needs training and test images, and an .npz has one set.", "Give the folder of the idx files."
+        )
     splits: tuple[Literal["train", "test"], ...] = ("train", "test")
     parts = []
     for split in splits:

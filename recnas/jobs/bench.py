@@ -61,9 +61,7 @@ def bench_build(
     how.check()
     described = settings.model_dump(mode="json", exclude={"train": NOT_THE_RESULT})
     earlier = _earlier_lines(start, data, described) if start is not None else []
-    run = RunDir.create(
-        out, "bench", data=data_facts(data.path, data.fingerprint, out), settings=described, threads=1
-    )
+    run = RunDir.create(out, "bench", data=data_facts(data.path, data.fingerprint, out), settings=described, threads=1)
     space = make_ctr_space(settings.space)
     width, layernorm = settings.train.embeddings.width, settings.train.layernorm
     with run.locked():
@@ -112,9 +110,7 @@ def bench_build(
                 how.progress.advance(1, note="failed" if loss is None else f"valid {loss:.5f}")
         how.progress.end()
         whole = [line for line in done.values() if line.failed is None]
-        table = write_table(
-            run.path / "table.parquet", whole, settings.space.name, data.fingerprint, described
-        )
+        table = write_table(run.path / "table.parquet", whole, settings.space.name, data.fingerprint, described)
     return {"trained": len(missing), "rows": table.num_rows, "table": str(run.path / "table.parquet")}
 
 

@@ -62,11 +62,18 @@ def correlate(
             values["shared_logloss"] = [-loss for loss in shared_losses(run, described, shared_rows, how)]
         for name, found in values.items():
             change = rank_change(first[name], found, truth).to_dict() if name in first else {}
-            rows.append({"run": str(run), "share": share, "proxy": name, **rank_correlation(found, truth).to_dict(), **change})
+            rows.append(
+                {"run": str(run), "share": share, "proxy": name, **rank_correlation(found, truth).to_dict(), **change}
+            )
         first = first or values
     sizes = {"params (table)": table.params, "macs (table)": table.macs}
     rows += [
-        {"run": "", "share": None, "proxy": name, **rank_correlation([float(by_key[key]) for key in keys], truth).to_dict()}
+        {
+            "run": "",
+            "share": None,
+            "proxy": name,
+            **rank_correlation([float(by_key[key]) for key in keys], truth).to_dict(),
+        }
         for name, by_key in sizes.items()
     ]
     return rows
@@ -133,4 +140,6 @@ def ranked_curves(
     orders = {name: values[name] for name in settings.proxies}
     if len(orders) > 1:
         orders[VOTE] = by_vote(list(orders.values()))
-    return [order_curve(f"by {name}", table.valid, dict(zip(keys, scores)), candidates) for name, scores in orders.items()]
+    return [
+        order_curve(f"by {name}", table.valid, dict(zip(keys, scores)), candidates) for name, scores in orders.items()
+    ]

@@ -1,9 +1,9 @@
 """Score tables from runs that scored cells, and the correlations of everything in them with trained accuracies.
 
-    RUN/ledger.jsonl        one line per network (`recnas.jobs.score_cells`)
-    RUN/correlation.json    `rows`, by proxy: Spearman, Kendall, intervals; then HNAS's guarantees
-                            `pairs`: how far proxies agree with each other, if asked
-                            With several warm-ups: `change`, Spearman less that at the first of them, and its interval
+RUN/ledger.jsonl        one line per network (`recnas.jobs.score_cells`)
+RUN/correlation.json    `rows`, by proxy: Spearman, Kendall, intervals; then HNAS's guarantees
+                        `pairs`: how far proxies agree with each other, if asked
+                        With several warm-ups: `change`, Spearman less that at the first of them, and its interval
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ class CellCorrelation(Settings):
         return self
 
 
-def correlate_config(
-    config: CellCorrelation, out: Path | str, how: Execution | None = None
-) -> list[dict[str, Any]]:
+def correlate_config(config: CellCorrelation, out: Path | str, how: Execution | None = None) -> list[dict[str, Any]]:
     """Score what is not scored, correlate, write `correlation.json`; one row per (data set, proxy or guarantee)."""
     table = read_truth(config.space.name, config.table)
     for dataset in config.datasets:
-        table.accuracy(dataset, config.split, config.epochs)  # before hours go into scores that have nothing to stand beside
+        table.accuracy(
+            dataset, config.split, config.epochs
+        )  # before hours go into scores that have nothing to stand beside
     out = Path(out)
     if config.shares:
         return _correlate_shares(config, table, out, how)
@@ -117,9 +117,7 @@ def correlate_config(
     return rows
 
 
-def _correlate_shares(
-    config: CellCorrelation, table: Truth, out: Path, how: Execution | None
-) -> list[dict[str, Any]]:
+def _correlate_shares(config: CellCorrelation, table: Truth, out: Path, how: Execution | None) -> list[dict[str, Any]]:
     """Every warm-up in a folder of its own, and how much better than at the first of them each proxy ranks."""
     rows: list[dict[str, Any]] = []
     chosen = sample_cells(table, len(table) if config.cells is None else config.cells)
@@ -137,7 +135,9 @@ def _correlate_shares(
             change: dict[str, Any] = {}
             if row["proxy"] in values and values is not first:
                 accuracy = table.accuracy(row["dataset"], config.split, config.epochs)[chosen]
-                change = rank_change(first[row["proxy"]], values[row["proxy"]], accuracy, resamples=config.resamples).to_dict()
+                change = rank_change(
+                    first[row["proxy"]], values[row["proxy"]], accuracy, resamples=config.resamples
+                ).to_dict()
             rows.append(row | {"share": share} | change)
     write_json(out / "correlation.json", {"table": table.name, "rows": rows})
     return rows
@@ -164,11 +164,21 @@ def correlate_scores(
         for metric, kappa in guarantee_pairs(scores, config.guarantee):
             m, k = scores.column(metric)[at], scores.column(kappa)[at]
             for row in correlate_guarantee(m, k, accuracy, config.guarantee.reading, config.resamples):
-                found.append({"proxy": f"{row['form']} {metric}, {kappa}", "dataset": dataset, "metric": metric, "kappa": kappa, **row})
+                found.append(
+                    {
+                        "proxy": f"{row['form']} {metric}, {kappa}",
+                        "dataset": dataset,
+                        "metric": metric,
+                        "kappa": kappa,
+                        **row,
+                    }
+                )
     return found
 
 
-def correlate_pairs(table: Truth, scores: ScoreTable, chosen: Sequence[int], names: Sequence[str]) -> list[dict[str, Any]]:
+def correlate_pairs(
+    table: Truth, scores: ScoreTable, chosen: Sequence[int], names: Sequence[str]
+) -> list[dict[str, Any]]:
     """How far proxies agree with each other, each at its greatest width."""
     at = scores.rows_of([table.keys[row] for row in chosen])
     columns = [has[-1] for name in names if (has := scores.widths(name))]
@@ -181,7 +191,9 @@ def guarantee_pairs(scores: ScoreTable, settings: GuaranteeSettings) -> list[tup
     return [(has[-1], kappas[0]) for metric in settings.metrics if (has := scores.widths(metric)) and kappas]
 
 
-def load_config(data: dict[str, Any], faults: Sequence[str], source: str, overrides: Sequence[str] = ()) -> CellCorrelation:
+def load_config(
+    data: dict[str, Any], faults: Sequence[str], source: str, overrides: Sequence[str] = ()
+) -> CellCorrelation:
     from recnas.config import check_settings
     from recnas.proxies.registry import get_proxies
 

@@ -84,9 +84,7 @@ def _backends() -> list[Check]:
                 importlib.import_module(module)
             checks.append(Check(name, True, "yes"))
         except Exception as error:  # an undefined symbol is an OSError, a missing package an ImportError
-            checks.append(
-                Check(name, False, f"{type(error).__name__}: {str(error).splitlines()[0][:120]}", advice)
-            )
+            checks.append(Check(name, False, f"{type(error).__name__}: {str(error).splitlines()[0][:120]}", advice))
     return checks
 
 

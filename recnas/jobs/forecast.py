@@ -78,9 +78,7 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
     data = data or PreparedData.open(config.data)
     schema, space = data.schema, make_ctr_space(config.space)
     rng = stream(config.seed, "forecast")
-    candidates = [
-        count(space.sample(rng), schema, width=config.supernet.embeddings.width) for _ in range(SAMPLES)
-    ]
+    candidates = [count(space.sample(rng), schema, width=config.supernet.embeddings.width) for _ in range(SAMPLES)]
     mean_macs, mean_params = fmean(c.macs for c in candidates), fmean(c.params for c in candidates)
     full = count(space.full_path(), schema, width=config.supernet.embeddings.width)
     train_rows = data.rows("train")
@@ -135,9 +133,7 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
     one_best = training(best_rows, best.batch_size, mean_macs, mean_params, read)
 
     supernet = 4.0 * full.params
-    step = (
-        config.supernet.batch_size * 4.0 * full.macs / 50
-    )  # activations of a full path; fitted to measured peaks
+    step = config.supernet.batch_size * 4.0 * full.macs / 50  # activations of a full path; fitted to measured peaks
     one_worker = LIBRARIES + 12.0 * mean_params * 4 + config.score.batch_size * 4.0 * mean_macs / 50
     one_training = LIBRARIES + 16.0 * mean_params + 2 * tables
     if config.evaluator == "training":

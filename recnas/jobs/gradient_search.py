@@ -33,7 +33,6 @@ from recnas.tasks.table import TRAINED, table_fingerprint, test_accuracies
 from recnas.threads import computing_with
 
 if TYPE_CHECKING:
-
     pass
 
 FINAL_EPOCHS = 200  # of the table's test accuracies

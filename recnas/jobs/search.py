@@ -116,9 +116,7 @@ class _Search:
                 final = task.finish(arch, self.folder, self.how)
         else:
             final = task.finish(arch, self.folder, self.how)
-        result = result_of(
-            task, searcher, outcome, best.index(outcome), finalists, final, self.book.seconds
-        )
+        result = result_of(task, searcher, outcome, best.index(outcome), finalists, final, self.book.seconds)
         write_json(self.folder.path / RESULT, result.to_json())
         return result
 
@@ -126,9 +124,7 @@ class _Search:
         task, progress = self.task, self.how.progress
         gate = Gate(task.space, task.limits, cost=task.cost, measure=task.measure)
         pool = task.pool_scores(self.folder, self.how)
-        searcher = get_searcher(
-            task.searcher.method, task.space, task.objectives, task.seed, task.searcher, gate, pool
-        )
+        searcher = get_searcher(task.searcher.method, task.space, task.objectives, task.seed, task.searcher, gate, pool)
         searcher.replay(self.book.records)
         progress.phase("search", searcher.total, "candidates")
         progress.advance(len(searcher.history))
@@ -141,9 +137,7 @@ class _Search:
                     results = engine.map_largest_first(described, sizes)
                     for proposal in batch:
                         record = (
-                            searcher.tell(proposal)
-                            if proposal.known
-                            else self._told(searcher, proposal, next(results))
+                            searcher.tell(proposal) if proposal.known else self._told(searcher, proposal, next(results))
                         )
                         self.book.append(record)
                         progress.advance(1, note=searcher.leader())

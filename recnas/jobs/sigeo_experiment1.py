@@ -38,16 +38,15 @@ from recnas.runs.folder import RunDir, write_json
 KIND = "experiment1"
 
 
-def experiment1(
-    settings: Experiment1, out: Path | str, how: Execution | None = None
-) -> list[dict[str, Any]]:
+def experiment1(settings: Experiment1, out: Path | str, how: Execution | None = None) -> list[dict[str, Any]]:
     """Train what is not trained yet, correlate, write `result.json`; one row per (statistic, warm-up, split)."""
     how = how or Execution()
     images = load(settings)
     rows = len(images.train[1])
     if settings.batch * settings.batches > rows:
         raise ConfigError(
-            f"{settings.batches} batches of {settings.batch} need more than the {rows} training images.", "Lower batch_size."
+            f"{settings.batches} batches of {settings.batch} need more than the {rows} training images.",
+            "Lower batch_size.",
         )
     facts = settings.model_dump(mode="json", exclude={"path", "widths", "resamples"})
     run = RunDir.create(out, KIND, settings=facts, data={"fingerprint": images.fingerprint(), "train": rows}, threads=1)

@@ -142,9 +142,7 @@ class Running(Pass[Tensor]):
         scale: float = 1.0,
     ) -> Tensor:
         weight, offset = self.params[f"{name}.weight"], self.params.get(f"{name}.bias")
-        x = (
-            x if scale == 1.0 else x * scale
-        )  # before the product, so that what is reported is `weight` itself
+        x = x if scale == 1.0 else x * scale  # before the product, so that what is reported is `weight` itself
         out = F.linear(x, weight, offset)
         observe.linear(weight, x, out, offset)
         return out
@@ -168,9 +166,7 @@ class Running(Pass[Tensor]):
         observe.relu(x)
         return active
 
-    def pool(
-        self, x: Tensor, kind: Literal["max", "avg"], size: int, stride: int, padding: int = 0
-    ) -> Tensor:
+    def pool(self, x: Tensor, kind: Literal["max", "avg"], size: int, stride: int, padding: int = 0) -> Tensor:
         if kind == "max":
             return F.max_pool2d(x, size, stride, padding)
         if (size, stride, padding) == (3, 1, 1):

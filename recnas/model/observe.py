@@ -62,9 +62,7 @@ class NormUse:
     """A normalisation of `input`; its statistics are taken over all axes but `kept`."""
 
     input: Tensor
-    kept: tuple[
-        int, ...
-    ]  # BatchNorm2d keeps the channels (1,); LayerNorm over the last axis keeps the others
+    kept: tuple[int, ...]  # BatchNorm2d keeps the channels (1,); LayerNorm over the last axis keeps the others
 
 
 @dataclass

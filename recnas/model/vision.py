@@ -16,9 +16,7 @@ from recnas.model.blueprint import Network, Trainable
 from recnas.space.networks import blueprint
 
 
-def build_scored(
-    space: str, arch: Any, classes: int = 10, image: int = 32, seed: int = 0, **sizes: Any
-) -> Network:
+def build_scored(space: str, arch: Any, classes: int = 10, image: int = 32, seed: int = 0, **sizes: Any) -> Network:
     """A network to be scored: `params` and a pure `forward(params, (images,))`."""
     return Network(blueprint(space, arch, classes, image, **sizes), seed)
 

@@ -37,11 +37,7 @@ def score(
         for kind, last in last_use.items():
             if last == number:  # a kept graph holds every activation of the network
                 stats.drop(kind)
-        bad = [
-            part
-            for part, value in {"value": result.value, **result.terms}.items()
-            if not math.isfinite(value)
-        ]
+        bad = [part for part, value in {"value": result.value, **result.terms}.items() if not math.isfinite(value)]
         if bad:
             raise ProxyError(
                 f"{proxy.name} gave a {bad[0]} that is not finite on this network.",

@@ -60,10 +60,7 @@ class GradientMoments:
         for gradients, loss in batch_gradients(stats, leaves):
             losses.append(loss)
             if not moments:
-                moments = [
-                    _LeafMoments(n, leaf, g, len(stats.batches))
-                    for n, leaf, g in zip(names, leaves, gradients)
-                ]
+                moments = [_LeafMoments(n, leaf, g, len(stats.batches)) for n, leaf, g in zip(names, leaves, gradients)]
             else:
                 for moment, gradient in zip(moments, gradients):
                     moment.add(gradient)
@@ -87,9 +84,7 @@ def batch_gradients(stats: Stats, leaves: Sequence[Tensor]) -> Iterator[tuple[li
     """Gradient of the mean loss of each batch, and that loss; a leaf the loss does not depend on gives zeros."""
     for batch in stats.batches:
         with torch.enable_grad():
-            loss = sample_losses(
-                stats.network.forward(stats.network.params, batch.inputs), batch.labels
-            ).mean()
+            loss = sample_losses(stats.network.forward(stats.network.params, batch.inputs), batch.labels).mean()
             if not loss.requires_grad:  # no parameter reaches the logits
                 yield [torch.zeros_like(leaf) for leaf in leaves], float(loss)
                 continue
@@ -114,9 +109,7 @@ class _LeafMoments:
 
     def add(self, gradient: Tensor) -> None:
         self.dots.append(self._dot(gradient))
-        for g, first, total, squares, sizes in _pieces(
-            gradient, self.first, self.sum, self.squares, self.sizes
-        ):
+        for g, first, total, squares, sizes in _pieces(gradient, self.first, self.sum, self.squares, self.sizes):
             deviation = g - first
             total += deviation
             squares.addcmul_(deviation, deviation)

@@ -32,9 +32,7 @@ from recnas.proxies.recorded_pass import RecordedPass, dead_reason
 # Numbers held at a time: of per-sample gradients of one layer, of products of pairs, of whole gradients.
 _PIECE = 2**24
 _ROWS = 2**26
-_PATCHES = (
-    2**19
-)  # of what a convolution reads, which stays in cache: whole patches would cost more than the products
+_PATCHES = 2**19  # of what a convolution reads, which stays in cache: whole patches would cost more than the products
 
 
 @dataclass
@@ -111,14 +109,10 @@ class ExactNtk(Gram):
 
         def gradients(rows: range) -> list[Tensor]:
             """By parameter, `[rows, numel]`."""
-            found = [
-                torch.autograd.grad(outputs[i], leaves, retain_graph=True, allow_unused=True) for i in rows
-            ]
+            found = [torch.autograd.grad(outputs[i], leaves, retain_graph=True, allow_unused=True) for i in rows]
             stacked = []
             for name, leaf, column in zip(names, leaves, zip(*found)):
-                stacked.append(
-                    torch.stack([torch.zeros_like(leaf) if g is None else g for g in column]).flatten(1)
-                )
+                stacked.append(torch.stack([torch.zeros_like(leaf) if g is None else g for g in column]).flatten(1))
                 check_finite(name, stacked[-1])
             return stacked
 
@@ -137,9 +131,7 @@ class ExactNtk(Gram):
         return cls(total, None, eps)
 
 
-def _from_tape(
-    taped: RecordedPass, outputs: Mapping[int, Tensor], scale: float
-) -> tuple[Tensor, str | None, float]:
+def _from_tape(taped: RecordedPass, outputs: Mapping[int, Tensor], scale: float) -> tuple[Tensor, str | None, float]:
     eps = torch.finfo(taped.logits.dtype).eps
     if taped.dead is not None:
         return taped.logits.new_zeros(len(taped), len(taped), dtype=torch.float64), taped.dead, eps
@@ -159,10 +151,7 @@ def gram_of(layers: Sequence[LinearUse | ConvUse], outputs: Mapping[int, Tensor]
     for uses in weights.values():
         total += weight_gram(*_views(uses, outputs))
     for uses in biases.values():
-        rows = sum(
-            _at_output(use, outputs[id(use.output)]).flatten(1, 2).sum(-1, dtype=torch.float64)
-            for use in uses
-        )
+        rows = sum(_at_output(use, outputs[id(use.output)]).flatten(1, 2).sum(-1, dtype=torch.float64) for use in uses)
         assert isinstance(rows, Tensor)
         total += rows @ rows.T
     return total

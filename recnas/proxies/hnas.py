@@ -52,9 +52,7 @@ class HnasGuarantee(Proxy):
         if isinstance(metric, str) and metric not in METRICS:
             raise ConfigError(f"HNAS knows no metric {metric!r}: {nearest_name(metric, METRICS)}.")
         if not (mu >= 0 and power > 0 and math.isfinite(mu) and math.isfinite(nu)):
-            raise ConfigError(
-                f"HNAS needs mu >= 0, power > 0 and a finite nu; got mu {mu}, power {power}, nu {nu}."
-            )
+            raise ConfigError(f"HNAS needs mu >= 0, power > 0 and a finite nu; got mu {mu}, power {power}, nu {nu}.")
         self.metric = METRICS[metric]() if isinstance(metric, str) else metric
         self.mu, self.nu, self.power, self.kappa = mu, nu, power, kappa
         self.name = f"hnas_{self.metric.name}"

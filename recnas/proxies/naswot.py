@@ -32,9 +32,7 @@ class Naswot(Proxy):
         same = torch.zeros(m, m, dtype=torch.float64)
         # One activation may be reported by several readers, each of which has its own in the papers' networks.
         times = Counter((id(before), axis) for before, axis in taped.before_relu)
-        for before, axis in {
-            (id(before), axis): (before, axis) for before, axis in taped.before_relu
-        }.values():
+        for before, axis in {(id(before), axis): (before, axis) for before, axis in taped.before_relu}.values():
             on = (before.detach() > 0).float().movedim(axis, 0).flatten(1)
             for part in on.split(_UNITS, 1):
                 both = (part @ part.T).double()

@@ -54,11 +54,7 @@ class NtkCond(_GramProxy):
     def read(self, gram: Gram) -> Score:
         smallest, largest = float(gram.eigenvalues[0]), float(gram.eigenvalues[-1])
         terms = {"min_eig": smallest, "max_eig": largest}
-        return (
-            self.degenerate(SINGULAR, terms)
-            if smallest <= gram.rank_floor
-            else Score(largest / smallest, terms)
-        )
+        return self.degenerate(SINGULAR, terms) if smallest <= gram.rank_floor else Score(largest / smallest, terms)
 
 
 class NtkMinEig(_GramProxy):

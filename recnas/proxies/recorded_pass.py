@@ -170,9 +170,7 @@ class FirstGradient:
     def compute(cls, stats: Stats) -> Self:
         taped = stats.get(RecordedPass)
         grouped: dict[str, ParameterSums] = {}
-        on_layers = {
-            id(tensor) for use in taped.layers for tensor in (use.weight, use.bias) if tensor is not None
-        }
+        on_layers = {id(tensor) for use in taped.layers for tensor in (use.weight, use.bias) if tensor is not None}
         for name, leaf in taped.params.items():
             group = stats.group_of(name)
             sums = grouped.setdefault(group, ParameterSums(group, leaf.dim() > 1))

@@ -95,25 +95,15 @@ def get_proxies(names: Sequence[str], **options: Any) -> list[Proxy]:
     Raises:
         ConfigError: naming every unknown name, repeated name and unknown option at once.
     """
-    faults = [
-        f"no proxy is called {name!r}: {nearest_name(name, _MAKERS)}."
-        for name in names
-        if name not in _MAKERS
-    ]
-    faults += [
-        f"{name!r} is asked for more than once." for name in dict.fromkeys(names) if names.count(name) > 1
-    ]
+    faults = [f"no proxy is called {name!r}: {nearest_name(name, _MAKERS)}." for name in names if name not in _MAKERS]
+    faults += [f"{name!r} is asked for more than once." for name in dict.fromkeys(names) if names.count(name) > 1]
     known = sorted({option for maker in _MAKERS.values() for option in _options(maker)})
-    faults += [
-        f"no proxy takes an option {o!r}: {nearest_name(o, known)}." for o in options if o not in known
-    ]
+    faults += [f"no proxy takes an option {o!r}: {nearest_name(o, known)}." for o in options if o not in known]
     if not names:
         faults.append("no proxy is asked for.")
     if faults:
         raise ConfigError("\n".join(faults), "Correct score.proxies (or --proxies).")
-    return [
-        _MAKERS[name](**{o: options[o] for o in _options(_MAKERS[name]) if o in options}) for name in names
-    ]
+    return [_MAKERS[name](**{o: options[o] for o in _options(_MAKERS[name]) if o in options}) for name in names]
 
 
 def _options(maker: Callable[..., Proxy]) -> Mapping[str, inspect.Parameter]:

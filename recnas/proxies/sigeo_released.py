@@ -170,9 +170,7 @@ class _Stream:
         for batch in self.stats.batches:
             leaves = [self.params[name] for name in self.names]
             with torch.enable_grad():
-                mean = sample_losses(
-                    self.stats.network.forward(self.params, batch.inputs), batch.labels
-                ).mean()
+                mean = sample_losses(self.stats.network.forward(self.params, batch.inputs), batch.labels).mean()
             found: Sequence[Tensor | None] = [None] * len(leaves)
             if mean.requires_grad:
                 found = torch.autograd.grad(mean, leaves, allow_unused=True)
@@ -233,9 +231,7 @@ class SiGeoReleased(Proxy):
     name = "sigeo_released"
     min_batches = 2
 
-    def __init__(
-        self, lambdas: Lambdas | None = None, last_layer_only: bool = False, steps: bool = True
-    ) -> None:
+    def __init__(self, lambdas: Lambdas | None = None, last_layer_only: bool = False, steps: bool = True) -> None:
         self.lambdas, self.last_layer_only, self.steps = lambdas or Lambdas(), last_layer_only, steps
 
     def score(self, stats: Stats) -> Score:
@@ -261,9 +257,7 @@ class SiGeoReleasedVision(Proxy):
         names = [name for name, leaf in stats.network.params.items() if leaf.dim() > 1]
         streamed = _VisionStream(stats, names).run()
         live = {
-            name: theta
-            for name, theta in streamed.thetas.items()
-            if all(name in row for row in streamed.gradients)
+            name: theta for name, theta in streamed.thetas.items() if all(name in row for row in streamed.gradients)
         }
         return _combine(self, vision_terms(streamed.gradients, live), streamed.loss, self.lambdas)
 

@@ -26,9 +26,7 @@ class SynFlow(Proxy):
         params = {name: leaf.detach().double().abs() for name, leaf in stats.network.params.items()}
         names = [name for name, leaf in params.items() if leaf.dim() > 1]
         weights = [params[name].requires_grad_() for name in names]
-        inputs = [
-            torch.ones_like(x[:1], dtype=torch.float64).requires_grad_() for x in stats.batches[0].inputs
-        ]
+        inputs = [torch.ones_like(x[:1], dtype=torch.float64).requires_grad_() for x in stats.batches[0].inputs]
         with torch.enable_grad(), without_norms():
             signal = stats.network.forward(params, inputs).sum()
         if not signal.requires_grad:

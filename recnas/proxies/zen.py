@@ -30,9 +30,7 @@ class Zen(Proxy):
     @torch.no_grad()
     def score(self, stats: Stats) -> Score:
         generator = torch.Generator().manual_seed(stats.seed)
-        params = {
-            name: _fresh(stats.group_of(name), leaf, generator) for name, leaf in stats.network.params.items()
-        }
+        params = {name: _fresh(stats.group_of(name), leaf, generator) for name, leaf in stats.network.params.items()}
         shapes = stats.batches[0].inputs
         x = tuple(_gaussian(each, generator) for each in shapes)
         moved = tuple(each + SMALL * _gaussian(each, generator) for each in x)

@@ -27,7 +27,9 @@ def draw_command(run: Run) -> str:
 def next_commands(run: Run) -> list[str]:
     """Commands that make sense now."""
     if not run.finished:
-        return [resume_command(run) if run.is_search else f"repeat the command it was started with, --out {_quoted(run)}"]
+        return [
+            resume_command(run) if run.is_search else f"repeat the command it was started with, --out {_quoted(run)}"
+        ]
     report = f"recnas report {_quoted(run)} -o report.html"
     if run.searches_clicks:
         return [compare_command(run), f"recnas report {_quoted(run)} runs/compare -o report.html"]

@@ -59,9 +59,7 @@ def draw_nasrec(archs: Sequence[tuple[str, NasrecArch]]) -> str:
         body.append(text(_MARGIN, y + 17, f"{name}: {len(arch.blocks)} blocks, {live} in use", "bold"))
         body += picture.draw()
         y, width = picture.end, max(width, picture.width)
-    return wrap(
-        [*body, *_legend(y, len(archs) > 1)], width, y + 26, " beside ".join(name for name, _ in archs)
-    )
+    return wrap([*body, *_legend(y, len(archs) > 1)], width, y + 26, " beside ".join(name for name, _ in archs))
 
 
 def _legend(y: float, marked: bool) -> list[str]:
@@ -94,9 +92,7 @@ class _Picture:
         self.width = 2 * _MARGIN + _PITCH * (n + 1) + _BOX
 
     def draw(self) -> list[str]:
-        found = [
-            self._wire(wire, live) for wire, live in sorted(self.wires.items(), key=lambda item: item[1])
-        ]
+        found = [self._wire(wire, live) for wire, live in sorted(self.wires.items(), key=lambda item: item[1])]
         found += self._inputs()
         for b in range(1, len(self.arch.blocks) + 1):
             found += self._block(b)
@@ -108,11 +104,7 @@ class _Picture:
     def _height(self, kind: str, block: int) -> float:
         if not 1 <= block <= len(self.arch.blocks):
             return 44.0
-        dim = (
-            self.arch.blocks[block - 1].dense_dim
-            if kind == "dense"
-            else 16 * self.arch.blocks[block - 1].sparse_dim
-        )
+        dim = self.arch.blocks[block - 1].dense_dim if kind == "dense" else 16 * self.arch.blocks[block - 1].sparse_dim
         return 24.0 + 9.0 * (math.log2(max(16, dim)) - 4)
 
     def _inputs(self) -> list[str]:
@@ -142,9 +134,7 @@ class _Picture:
                       f"block {b}, sparse: {'+'.join(block.sparse_ops)}, {rows} rows", live.sparse, sparse_new),
         ]  # fmt: skip
         found += self._own_bridges(b, live, None if twin is None else (twin.fm, twin.merge))
-        found.append(
-            text(self._x(b) + _BOX / 2, self.dense_y + _LANE / 2 + 12, f"{b}", "small muted", "middle")
-        )
+        found.append(text(self._x(b) + _BOX / 2, self.dense_y + _LANE / 2 + 12, f"{b}", "small muted", "middle"))
         return found
 
     def _own_bridges(self, b: int, live: LiveBlock, twin: tuple[bool, bool] | None) -> list[str]:

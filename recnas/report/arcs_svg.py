@@ -40,9 +40,7 @@ def _width(row: Row) -> float:
 
 def _draw(row: Row, other: Row, top: float) -> tuple[list[str], float]:
     rises = rises_of(row.links)
-    above, below = (
-        max((rise for link, rise in rises.items() if link.side == side), default=0.0) for side in (-1, 1)
-    )
+    above, below = (max((rise for link, rise in rises.items() if link.side == side), default=0.0) for side in (-1, 1))
     middle = top + _TITLE + above + _TALL / 2 + 14
     found = [text(_LEFT, top + 17, row.name, "bold")]
     for link, rise in rises.items():

@@ -109,21 +109,15 @@ def make_report(paths: Sequence[Path | str], files: str = "report_files") -> Rep
         Section("limits", "What was not done", "", [Lines(not_done(runs))]),
     ]
     said = verdict(runs, board, summary, tables)
-    return Report(
-        said, runs, [_without_empty(s) for s in sections if any(map(_has_content, s.items))], unseen
-    )
+    return Report(said, runs, [_without_empty(s) for s in sections if any(map(_has_content, s.items))], unseen)
 
 
 def _has_content(item: Item) -> bool:
-    return (
-        bool(item.items) if isinstance(item, Lines) else bool(item.rows) if isinstance(item, Table) else True
-    )
+    return bool(item.items) if isinstance(item, Lines) else bool(item.rows) if isinstance(item, Table) else True
 
 
 def _without_empty(section: Section) -> Section:
-    kept = [
-        item.only_shown() if isinstance(item, Table) else item for item in section.items if _has_content(item)
-    ]
+    kept = [item.only_shown() if isinstance(item, Table) else item for item in section.items if _has_content(item)]
     return Section(section.id, section.title, section.intro, kept)
 
 
@@ -220,11 +214,7 @@ def _named(table: Table, name: str, label: str) -> Table:
 def _stem(run: Run, runs: Sequence[Run]) -> str:
     """A name for files: letters, digits and dashes, with a number if two would be equal."""
     plain = "".join(c if c.isalnum() or c == "-" else "-" for c in run.label)
-    same = [
-        other
-        for other in runs
-        if "".join(c if c.isalnum() or c == "-" else "-" for c in other.label) == plain
-    ]
+    same = [other for other in runs if "".join(c if c.isalnum() or c == "-" else "-" for c in other.label) == plain]
     return plain if len(same) == 1 else f"{plain}-{runs.index(run) + 1}"
 
 

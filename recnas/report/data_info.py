@@ -34,9 +34,7 @@ def data_tables(runs: Sequence[Run]) -> tuple[Table, Table]:
     run = next((run for run in runs if _prepared(run) is not None), None)
     path = _prepared(run) if run is not None else None
     if run is None or path is None:
-        return Table("data_splits", "Splits", splits, []), Table(
-            "data_columns", "Embedding tables", columns, []
-        )
+        return Table("data_splits", "Splits", splits, []), Table("data_columns", "Embedding tables", columns, [])
     width, limit = _embeddings(run)
     try:
         summary = PreparedData.open(path).summary(width)
@@ -45,9 +43,9 @@ def data_tables(runs: Sequence[Run]) -> tuple[Table, Table]:
     except (RecnasError, KeyError, OSError):
         there, why = False, f"{path} is not here any more; "
     if not there:
-        return Table(
-            "data_splits", "Splits", splits, [], why + "rows and click rates are not known."
-        ), _from_schema(run, columns, why)
+        return Table("data_splits", "Splits", splits, [], why + "rows and click rates are not known."), _from_schema(
+            run, columns, why
+        )
     first = [
         {
             "split": split,
@@ -99,17 +97,18 @@ def _from_schema(run: Run, columns: tuple[Column, ...], why: str) -> Table:
     for path in (run.path / WINNER_FOLDER / SCHEMA, run.path / SCHEMA):
         if path.exists():
             schema = Schema.from_dict(json.loads(path.read_text()))
-            rows = [
-                {"column": f.name, "rows": f.rows, "bytes": min(f.rows, limit) * width * 4}
-                for f in schema.sparse
-            ]
+            rows = [{"column": f.name, "rows": f.rows, "bytes": min(f.rows, limit) * width * 4} for f in schema.sparse]
             return Table("data_columns", "Embedding tables", columns, rows, why + _memory_note(width, rows))
     return Table("data_columns", "Embedding tables", columns, [], why + "cardinalities are not known.")
 
 
 def _embeddings(run: Run) -> tuple[int, int]:
     """Width, and the most rows a table gets."""
-    by_kind = {"search": run.setting("final.train"), "warmup": run.setting("supernet"), "bench": run.manifest.settings.get("train")}
+    by_kind = {
+        "search": run.setting("final.train"),
+        "warmup": run.setting("supernet"),
+        "bench": run.manifest.settings.get("train"),
+    }
     chosen = (by_kind.get(run.kind, run.manifest.settings) or {}).get("embeddings") or {}
     return int(chosen.get("width", 16)), int(chosen.get("cap") or chosen.get("hash_rows") or 10**12)
 

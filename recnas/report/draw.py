@@ -105,9 +105,7 @@ def find_arch(name: str) -> Drawable:
         return _of_run(name)
     path = Path(name)
     if path.is_dir():
-        raise SpaceError(
-            f"{name} is a folder.", f"For the winner of a run: recnas draw {name}:best -o best.svg"
-        )
+        raise SpaceError(f"{name} is a folder.", f"For the winner of a run: recnas draw {name}:best -o best.svg")
     try:
         return parse(path.read_text(encoding="utf-8"), path.stem)
     except (OSError, UnicodeDecodeError) as error:

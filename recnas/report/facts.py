@@ -66,13 +66,9 @@ def facts(runs: Sequence[Run]) -> Table:
             ),
         }
         rows += [
-            {"run": run.label, "fact": name, "value": str(value)}
-            for name, value in found.items()
-            if value is not None
+            {"run": run.label, "fact": name, "value": str(value)} for name, value in found.items() if value is not None
         ]
-    return Table(
-        "facts", "Facts", (Column("run", "run"), Column("fact", "fact"), Column("value", "value")), rows
-    )
+    return Table("facts", "Facts", (Column("run", "run"), Column("fact", "fact"), Column("value", "value")), rows)
 
 
 def _proposed(run: Run) -> str | None:
@@ -111,17 +107,14 @@ def _warmup(run: Run) -> str | None:
 def _limits(run: Run) -> str | None:
     counted = run.result.limits.get("limits", {}) if run.result is not None else {}
     asked = {
-        name: value
-        for name, value in (run.setting("limits") or {}).items()
-        if value is not None and name != "tries"
+        name: value for name, value in (run.setting("limits") or {}).items() if value is not None and name != "tries"
     }
     parts = []
     for name, value in asked.items():
         tally = counted.get(name) or {}
         share = tally.get("rejected", 0) / tally["checked"] if tally.get("checked") else None
         parts.append(
-            f"{name} at most {value:,.10g}"
-            + (f" (rejected {100 * share:.1f} % of draws)" if share is not None else "")
+            f"{name} at most {value:,.10g}" + (f" (rejected {100 * share:.1f} % of draws)" if share is not None else "")
         )
     return "; ".join(parts) or None
 

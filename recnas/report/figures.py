@@ -122,13 +122,7 @@ def truth_figures(points: Table, summary: Table) -> list[Figure]:
         drawn = []
         for row in known[:40]:
             name = row["proxy"] + (f" {100 * row['share']:g} %" if row.get("share") is not None else "")
-            if (
-                sum(
-                    (other["proxy"], other.get("share")) == (row["proxy"], row.get("share"))
-                    for other in known
-                )
-                > 1
-            ):
+            if sum((other["proxy"], other.get("share")) == (row["proxy"], row.get("share")) for other in known) > 1:
                 name += f", {Path(row['run']).name}"
             interval = row.get("spearman_interval")
             said = (

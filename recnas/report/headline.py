@@ -63,7 +63,9 @@ def _below(
     board: Leaderboard, one: ComparedModel, other: ComparedModel, against: str, difference: PairedDifference
 ) -> str:
     loss, floor = one.value("test", "logloss").mean, _floor(board, one)
-    figures = f" (test log loss {loss:.5f}" + (f"; the best constant guess has {floor:.5f})" if floor is not None else ")")
+    figures = f" (test log loss {loss:.5f}" + (
+        f"; the best constant guess has {floor:.5f})" if floor is not None else ")"
+    )
     said = f"{one.model} is {NOT_BETTER}{_by_chance(board, one)}{figures}"
     if _is_below(other):
         chance = _by_chance(board, other)

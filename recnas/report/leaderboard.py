@@ -69,7 +69,9 @@ def _with_winner(run: Run, row: ComparedModel, winner: Run | None, notes: list[s
     new = [one for one in winner.winner_trainings if one.test is not None and one.seed not in row.seeds]
     if not _trained_alike(run, row, winner):
         loss = winner.result.test["logloss"]
-        notes.append(f"{winner.label} trained its winner with other settings (test log loss {loss:.5f}); that is not counted here.")
+        notes.append(
+            f"{winner.label} trained its winner with other settings (test log loss {loss:.5f}); that is not counted here."
+        )
         new = []
     elif new:
         notes.append(f"The difference of {row.model} is over the seeds of {run.label} alone.")
@@ -96,10 +98,7 @@ def _with_seeds(row: ComparedModel, trainings: Sequence[SeedTraining]) -> Compar
 
 
 def _joined(spreads: dict[str, Spread], more: Sequence[Metrics]) -> dict[str, Spread]:
-    return {
-        metric: _spread([*spread.values, *(one.get(metric) for one in more)])
-        for metric, spread in spreads.items()
-    }
+    return {metric: _spread([*spread.values, *(one.get(metric) for one in more)]) for metric, spread in spreads.items()}
 
 
 def _spread(values: list[float | None]) -> Spread:

@@ -13,9 +13,7 @@ def not_done(runs: Sequence[Run]) -> list[str]:
     """What was not done, one sentence each."""
     found: list[str] = []
     searches = [run for run in runs if run.is_search]
-    compared = {
-        row.id for run in runs if run.board is not None for row in run.board.models if len(row.seeds) > 1
-    }
+    compared = {row.id for run in runs if run.board is not None for row in run.board.models if len(row.seeds) > 1}
     for run in searches:
         label = f"{run.label}: " if len(runs) > 1 else ""
         found += [label + line for line in _of_search(run, run.winner_key in compared)]

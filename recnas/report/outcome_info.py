@@ -119,9 +119,7 @@ def truth_summary(points: Table, tables: Sequence[Correlations] = ()) -> Table:
         ranked = rank_correlation([sign * row["score"] for row in mine], [way * row[judge] for row in mine])
         rows.append(dict(zip(("run", "share", "proxy"), panel)) | ranked.to_dict())
     for table in tables:
-        rows += [
-            {**row, "run": row.get("run") or table.path.name, "share": row.get("share")} for row in table.rows
-        ]
+        rows += [{**row, "run": row.get("run") or table.path.name, "share": row.get("share")} for row in table.rows]
     rows = [row | too_few(row["n"]) if row.get("n") is not None and row["n"] < LEAST_RANKED else row for row in rows]
     columns = (
         Column("proxy", "proxy"), Column("share", "warm-up", "share"), Column("n", "architectures", "int"), Column("spearman", "Spearman", "corr"),
@@ -204,8 +202,6 @@ def candidates(run: Run) -> Table:
 
 def _mark_front(rows: list[Row], names: tuple[str, str], signs: tuple[float, float]) -> None:
     if rows:
-        costs = np.array(
-            [[sign * row[name] for name, sign in zip(names, signs)] for row in rows], dtype=np.float64
-        )
+        costs = np.array([[sign * row[name] for name, sign in zip(names, signs)] for row in rows], dtype=np.float64)
         for row, rank in zip(rows, fronts(costs)):
             row["front"] = bool(rank == 0)

@@ -50,9 +50,7 @@ def _section(section: Section, files: str | None) -> str:
         items = items[1:]
     pictures = [item for item in items if isinstance(item, Figure)]
     if pictures:
-        parts.append(
-            '<div class="figures">' + "\n".join(_figure(figure, files) for figure in pictures) + "</div>"
-        )
+        parts.append('<div class="figures">' + "\n".join(_figure(figure, files) for figure in pictures) + "</div>")
     for item in items:
         if isinstance(item, Table):
             parts.append(_table(item, files))
@@ -80,15 +78,16 @@ def _figure(figure: Figure, files: str | None) -> str:
 def _own_size(svg: str) -> str:
     """An architecture is as large as it was drawn, and scrolls on a small screen rather than shrink."""
     width = float(svg.split('viewBox="', 1)[1].split('"', 1)[0].split()[2])
-    return f'<div class="scroll"><div style="max-width:{width:.0f}px;min-width:{min(width, 820):.0f}px">{svg}</div></div>'
+    return (
+        f'<div class="scroll"><div style="max-width:{width:.0f}px;min-width:{min(width, 820):.0f}px">{svg}</div></div>'
+    )
 
 
 def _links(files: str | None, names: list[str]) -> str:
     if files is None:
         return ""
     return "".join(
-        f'<a href="{escape(files)}/{escape(name)}">{escape(name.rsplit(".", 1)[-1].upper())}</a>'
-        for name in names
+        f'<a href="{escape(files)}/{escape(name)}">{escape(name.rsplit(".", 1)[-1].upper())}</a>' for name in names
     )
 
 
@@ -97,9 +96,7 @@ def _table(table: Table, files: str | None) -> str:
     rows = []
     for row in table.rows[:MOST_ROWS]:
         cells = zip(table.columns, table.cells(row))
-        rows.append(
-            "<tr>" + "".join(_cell(column, row.get(column.name), shown) for column, shown in cells) + "</tr>"
-        )
+        rows.append("<tr>" + "".join(_cell(column, row.get(column.name), shown) for column, shown in cells) + "</tr>")
     note = table.note
     if len(table.rows) > MOST_ROWS:
         note += f" Shown: the first {MOST_ROWS} of {len(table.rows):,} rows."

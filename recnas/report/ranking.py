@@ -16,9 +16,9 @@ PLACE = "place by vote"  # what candidates of a vote are shown by; 1 is the best
 class Ranking:
     """What the candidates of a run are shown by.
 
-        ranking = Ranking(run)
-        ranking.goal                    # ("sigeo", "max")
-        ranking.value(run.candidates[0])
+    ranking = Ranking(run)
+    ranking.goal                    # ("sigeo", "max")
+    ranking.value(run.candidates[0])
     """
 
     def __init__(self, run: Run) -> None:

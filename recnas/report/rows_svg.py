@@ -53,9 +53,7 @@ def dots(
                 f'<path class="line c{row.colour}" d="M{px(at(row.interval[0]))} {px(y)}H{px(at(row.interval[1]))}"/>'
             )
         for value in row.repeats:
-            body.append(
-                f'<circle class="mark f{row.colour} faint" cx="{px(at(value))}" cy="{px(y)}" r="2.5"/>'
-            )
+            body.append(f'<circle class="mark f{row.colour} faint" cx="{px(at(value))}" cy="{px(y)}" r="2.5"/>')
         body.append(
             mark(
                 f'circle class="mark dot f{row.colour}" cx="{px(at(row.value))}" cy="{px(y)}" r="5"',

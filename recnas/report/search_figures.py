@@ -23,9 +23,7 @@ def trajectory_figures(table: Table) -> list[Figure]:
                       Axis.around(table.more["goal"], everything))  # fmt: skip
         colour = 0
         series = list(dict.fromkeys(row["series"] for row in table.rows))
-        for label in sorted(
-            series, key=lambda s: not any(row["random"] for row in table.rows if row["series"] == s)
-        ):
+        for label in sorted(series, key=lambda s: not any(row["random"] for row in table.rows if row["series"] == s)):
             mine = [row for row in table.rows if row["series"] == label]
             grey = bool(mine[0]["random"])
             averaged = "low" in mine[0]
@@ -41,9 +39,7 @@ def trajectory_figures(table: Table) -> list[Figure]:
             )
             if not averaged and not expected:
                 improved = [
-                    row
-                    for before, row in zip([None, *mine], mine)
-                    if before is None or before["best"] != row["best"]
+                    row for before, row in zip([None, *mine], mine) if before is None or before["best"] != row["best"]
                 ]
                 chart.points(
                     [
@@ -59,11 +55,7 @@ def trajectory_figures(table: Table) -> list[Figure]:
                 )
             chart.legend(label, fill)
             colour += 0 if grey else 1
-        found.append(
-            Figure(
-                f"trajectory_{name}", f"{table.title}, against {title}", chart.render(), table, table.note
-            )
-        )
+        found.append(Figure(f"trajectory_{name}", f"{table.title}, against {title}", chart.render(), table, table.note))
     return found
 
 
@@ -82,9 +74,7 @@ def candidate_figure(table: Table, stem: str) -> list[Figure]:
         return []
     goal = table.more["goal"]
     shown = [
-        row
-        for place, row in enumerate(table.rows)
-        if row["front"] or place % (1 + len(table.rows) // MOST_POINTS) == 0
+        row for place, row in enumerate(table.rows) if row["front"] or place % (1 + len(table.rows) // MOST_POINTS) == 0
     ]
     chart = Chart(
         table.title,
@@ -153,9 +143,7 @@ def term_figures(table: Table, stem: str, label: str) -> list[Figure]:
             f"dot f{colour}",
             2.5,
         )
-        found.append(
-            Figure(f"{stem}_{proxy}_{term}", title, chart.render(), part_of(table, mine), table.note)
-        )
+        found.append(Figure(f"{stem}_{proxy}_{term}", title, chart.render(), part_of(table, mine), table.note))
     return found
 
 
@@ -167,9 +155,7 @@ def family_figure(table: Table, others: Table, stem: str, goal: str) -> list[Fig
     by_step = {row["generation"]: row for row in rows}
     chart = Chart(
         table.title,
-        Axis.around(
-            "step from the random ancestor", [0, *(row["generation"] for row in [*rows, *others.rows])]
-        ),
+        Axis.around("step from the random ancestor", [0, *(row["generation"] for row in [*rows, *others.rows])]),
         Axis.around(goal, [row["value"] for row in [*rows, *others.rows]]),
     )
     drawn = others.rows[:MOST_POINTS]

@@ -64,14 +64,14 @@ def term_summary(run: Run) -> Table:
     )  # fmt: skip
     rows: list[Row] = []
     for proxy in SIGEOS:
-        scores = [
-            one.scores[proxy] for one in run.candidates if proxy in one.scores and not is_stand_in(one, proxy)
-        ]
+        scores = [one.scores[proxy] for one in run.candidates if proxy in one.scores and not is_stand_in(one, proxy)]
         for name in dict.fromkeys(name for score in scores for name in score.terms):
             pairs = [(score.terms[name], score.value) for score in scores if name in score.terms]
             tenth = max(1, len(pairs) // 10)
             enough = len(pairs) >= LEAST_RANKED
-            ranked = rank_correlation([a for a, _ in pairs] if enough else [], [b for _, b in pairs] if enough else [], resamples=200)
+            ranked = rank_correlation(
+                [a for a, _ in pairs] if enough else [], [b for _, b in pairs] if enough else [], resamples=200
+            )
             rows.append(
                 {"proxy": proxy, "term": name, "first": fmean(a for a, _ in pairs[:tenth]), "last": fmean(a for a, _ in pairs[-tenth:]),
                  "std": stdev([a for a, _ in pairs]) if len(pairs) > 1 else None, "spearman": ranked.spearman,

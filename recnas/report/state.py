@@ -1,8 +1,8 @@
 """Where a run stands, read from its directory while another process writes it.
 
-    state = state_of("runs/first")
-    print(describe(state))      # phases, the best so far, what to type next
-    state.finished
+state = state_of("runs/first")
+print(describe(state))      # phases, the best so far, what to type next
+state.finished
 """
 
 from __future__ import annotations

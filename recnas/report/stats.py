@@ -41,9 +41,7 @@ def auc_interval(auc: float, clicks: int, others: int) -> Interval | None:
     if clicks < 1 or others < 1:
         return None
     q1, q2 = auc / (2 - auc), 2 * auc * auc / (1 + auc)
-    variance = (auc * (1 - auc) + (clicks - 1) * (q1 - auc**2) + (others - 1) * (q2 - auc**2)) / (
-        clicks * others
-    )
+    variance = (auc * (1 - auc) + (clicks - 1) * (q1 - auc**2) + (others - 1) * (q2 - auc**2)) / (clicks * others)
     half = 1.96 * math.sqrt(max(0.0, variance))
     return max(0.0, auc - half), min(1.0, auc + half)
 

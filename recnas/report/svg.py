@@ -199,16 +199,11 @@ class Chart:
             wide = _LETTER * len(content)
             right, left, middle = 8.0, -8 - wide, -wide / 2
             around = [(side, 4.0) for side in (right, left)]
-            around += [
-                (side, dy) for dy in (-9.0, 19.0, -22.0, 32.0, -35.0) for side in (middle, right, left)
-            ]
+            around += [(side, dy) for dy in (-9.0, 19.0, -22.0, 32.0, -35.0) for side in (middle, right, left)]
             for dx, dy in around:
                 box = (a + dx, b + dy - 10, a + dx + wide, b + dy + 2)
                 inside = (
-                    box[0] >= self.left
-                    and box[2] <= self.width
-                    and box[1] >= 0
-                    and box[3] <= self.height - self.bottom
+                    box[0] >= self.left and box[2] <= self.width and box[1] >= 0 and box[3] <= self.height - self.bottom
                 )
                 if inside and not any(_overlap(box, other) for other in taken):
                     taken.append(box)
@@ -232,9 +227,7 @@ class Chart:
             room = 22 + 7.0 * len(name)
             if x + room > self.width and x > self.left:
                 x, y = self.left, y + 18
-            body.append(
-                f'<rect class="{classes}" x="{px(x)}" y="{px(y - 1)}" width="12" height="12" rx="3"/>'
-            )
+            body.append(f'<rect class="{classes}" x="{px(x)}" y="{px(y - 1)}" width="12" height="12" rx="3"/>')
             body.append(text(x + 17, y + 10, name, "small"))
             x += room + 8
         return wrap(body, self.width, y + 18 if self._legend else self.height, self.title)

@@ -40,9 +40,7 @@ class Table:
 
     def csv(self) -> str:
         """Every key of the rows, values unrounded; columns that are shown come first."""
-        names = list(
-            dict.fromkeys([c.name for c in self.columns] + [name for row in self.rows for name in row])
-        )
+        names = list(dict.fromkeys([c.name for c in self.columns] + [name for row in self.rows for name in row]))
         text = io.StringIO()
         writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")
         writer.writeheader()

@@ -74,7 +74,9 @@ def trajectory(runs: Sequence[Run]) -> Table:
                 for n, best in enumerate(expected_best(values, way == "min"), start=1)
             ]
     left_out = [ranking.run.label for ranking in searches if ranking not in shown]
-    note = f"{goal}, {'lower' if way == 'min' else 'higher'} is better. Seconds are those of scoring, summed over workers."
+    note = (
+        f"{goal}, {'lower' if way == 'min' else 'higher'} is better. Seconds are those of scoring, summed over workers."
+    )
     if voices:
         total = sum(value is not None for found in values_of.values() for value in found)
         note = (

@@ -26,9 +26,7 @@ class Verdict:
     more: tuple[str, ...] = ()
 
 
-def verdict(
-    runs: Sequence[Run], board: Table, summary: Table, tables: Sequence[Correlations] = ()
-) -> Verdict:
+def verdict(runs: Sequence[Run], board: Table, summary: Table, tables: Sequence[Correlations] = ()) -> Verdict:
     """Judge by the comparison if there is one, else by the searches, else by what there is."""
     compared = [(run.board, said) for run in runs if run.board is not None and (said := headline(run.board))]
     searches = [run for run in runs if run.is_search]
@@ -212,11 +210,7 @@ def _best_proxy(summary: Table) -> str:
         return f"There is no verdict: no proxy could be ranked against the truth{why}."
     best = max(known, key=lambda row: row["spearman"])
     interval = best.get("spearman_interval")
-    spread = (
-        f" (95 % interval {interval[0]:+.2f} to {interval[1]:+.2f}, {best['n']} architectures)"
-        if interval
-        else ""
-    )
+    spread = f" (95 % interval {interval[0]:+.2f} to {interval[1]:+.2f}, {best['n']} architectures)" if interval else ""
     share = f" at {100 * best['share']:g} % warm-up" if best.get("share") is not None else ""
     return f"{best['proxy']} ranks trained networks best{share}: Spearman {best['spearman']:+.2f}{spread}; +1 is a perfect ranking."
 

@@ -61,9 +61,7 @@ def read_inputs(paths: Sequence[Path | str]) -> tuple[list[Run], list[Correlatio
         else:
             runs.append(read_run(path, _label(path, [run.label for run in runs])))
     if not runs and not tables:
-        raise RunError(
-            "there is nothing to report.", "Name a run directory: recnas report runs/first -o report.html"
-        )
+        raise RunError("there is nothing to report.", "Name a run directory: recnas report runs/first -o report.html")
     prints = {run.data.fingerprint: run for run in runs if run.data is not None}
     if len(prints) > 1:
         named = "; ".join(f"{run.path} on {key[:12]}" for key, run in prints.items())

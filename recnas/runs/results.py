@@ -1,7 +1,7 @@
 """What the files of a run directory hold besides the lines of its ledger, as typed records.
 
-    manifest.json       Manifest            leaderboard.json    Leaderboard
-    result.json         SearchResult (of a search), TrainResult (of a training), WarmupResult (of a warm-up)
+manifest.json       Manifest            leaderboard.json    Leaderboard
+result.json         SearchResult (of a search), TrainResult (of a training), WarmupResult (of a warm-up)
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise RunError(
-            f"{path} is damaged: it is no JSON object.", "Restore it, or delete it and resume the run."
-        )
+        raise RunError(f"{path} is damaged: it is no JSON object.", "Restore it, or delete it and resume the run.")
     return value
 
 
@@ -81,7 +79,9 @@ class Manifest(Record):
     task: str | None = None
     phases: tuple[str, ...] = ()
     objectives: dict[str, Direction] = Field(default_factory=dict)
-    directions: dict[str, Direction] = Field(default_factory=dict)  # of everything candidates are scored by, objectives or not
+    directions: dict[str, Direction] = Field(
+        default_factory=dict
+    )  # of everything candidates are scored by, objectives or not
     combine: str = "pareto"
     metric: MetricFacts = MetricFacts()
     proposals: int | None = None

@@ -145,9 +145,7 @@ class Searcher(ABC, Generic[ArchT]):
         expected = self._made[index]
         told_arch = proposal.arch if isinstance(proposal, Proposal) else proposal
         if told_arch != expected.arch or (isinstance(proposal, Proposal) and proposal.index != index):
-            raise RuntimeError(
-                f"values are told in the order asked: candidate {index} ({expected.key}) is next"
-            )
+            raise RuntimeError(f"values are told in the order asked: candidate {index} ({expected.key}) is next")
         outcome = self._outcome(expected, values, failed)
         self.history.append(outcome)
         return outcome.record(self.space.to_dict(expected.arch))

@@ -69,7 +69,9 @@ class Bohb(Searcher[ArchT]):
             width = math.ceil(self.levels / (steps + 1) * self.settings.eta**steps)
             width = max(width, self.settings.block if self.levels == 1 else 1)
             living = [
-                self._propose(self._at(self._draw(), first), "model" if self._model else "random", facts={"bracket": bracket})
+                self._propose(
+                    self._at(self._draw(), first), "model" if self._model else "random", facts={"bracket": bracket}
+                )
                 for _ in range(min(width, self.total - len(self._made)))
             ]
             yield living

@@ -85,7 +85,9 @@ class Hnas(Searcher[ArchT]):
         values = [-(cost if np.isfinite(cost) else max(known)) for cost in costs] if known else []
         bounds = ((0.0, 1.0), self.settings.log_mu)
         told = tuple(zip(self._points, values))
-        return suggest(bounds, told, self.settings.acquisition, stream_seed(self.seed, "hnas-suggestion", len(self._points)))
+        return suggest(
+            bounds, told, self.settings.acquisition, stream_seed(self.seed, "hnas-suggestion", len(self._points))
+        )
 
     def _query(self, point: Point, origin: str) -> Proposal[ArchT]:
         self._draw()

@@ -93,9 +93,7 @@ class Gate(Generic[ArchT]):
         self.space = space
         self.tries = limits.tries
         self.limits = {
-            name: float(value)
-            for name in ARITHMETIC + MEASURED
-            if (value := getattr(limits, name)) is not None
+            name: float(value) for name in ARITHMETIC + MEASURED if (value := getattr(limits, name)) is not None
         }
         self._cost = self._needed(cost, ARITHMETIC, "cost")
         self._measure = self._needed(measure, MEASURED, "measure")
@@ -143,9 +141,7 @@ class Gate(Generic[ArchT]):
     def _meets(self, figures: Mapping[str, float], books: list[Counts]) -> bool:
         # Every limit is checked, also after one has failed, so that the shares can be trusted.
         verdicts = [
-            book.tallies[name].add(value, self.limits[name])
-            for name, value in figures.items()
-            for book in books
+            book.tallies[name].add(value, self.limits[name]) for name, value in figures.items() for book in books
         ]
         return all(verdicts)
 
@@ -156,9 +152,7 @@ class Gate(Generic[ArchT]):
             known = self._measured[key] = self._fresh[key] = self._figures(self._measure, arch, MEASURED)
         return {name: known[name] for name in self._names(MEASURED)}
 
-    def _figures(
-        self, source: Costs[ArchT] | None, arch: ArchT, group: tuple[str, ...]
-    ) -> dict[str, float]:
+    def _figures(self, source: Costs[ArchT] | None, arch: ArchT, group: tuple[str, ...]) -> dict[str, float]:
         if source is None:
             return {}
         given = dict(source(arch))
@@ -183,9 +177,7 @@ class Gate(Generic[ArchT]):
     def _names(self, group: tuple[str, ...]) -> list[str]:
         return [name for name in group if name in self.limits]
 
-    def _needed(
-        self, source: Costs[ArchT] | None, group: tuple[str, ...], what: str
-    ) -> Costs[ArchT] | None:
+    def _needed(self, source: Costs[ArchT] | None, group: tuple[str, ...], what: str) -> Costs[ArchT] | None:
         names = self._names(group)
         if names and source is None:
             raise ConfigError(

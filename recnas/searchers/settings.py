@@ -41,9 +41,7 @@ class EvolutionSettings(SearcherSettings):
     population: int = Field(128, ge=2)  # living architectures; as many random ones come first
     generations: int = Field(240, ge=0)  # after the random ones
     children: int = Field(8, ge=1, validate_default=True)  # per generation; as many of the oldest leave
-    tournament: int = Field(
-        64, ge=1, validate_default=True
-    )  # drawn per generation; the best of them is the parent
+    tournament: int = Field(64, ge=1, validate_default=True)  # drawn per generation; the best of them is the parent
     mutations: Literal["falling"] | int = "falling"  # per child: the published schedule, or a fixed number
 
     @property
@@ -99,7 +97,9 @@ class HnasSettings(SearcherSettings):
     nu_quantile: float = Field(1.0, gt=0, le=1)  # of the pool's M, the highest root of nu; 1 is the largest
     nu_top: float | None = Field(None, gt=0)  # the same as a number; the released code has 5000
     probe_share: float = Field(0.25, ge=0, le=1)  # of the queries, before Bayesian optimisation begins
-    acquisition: Literal["ei", "ucb"] = "ei"  # of Bayesian optimisation: expected improvement, or upper confidence bound
+    acquisition: Literal["ei", "ucb"] = (
+        "ei"  # of Bayesian optimisation: expected improvement, or upper confidence bound
+    )
 
     @property
     def pool_scores(self) -> tuple[str, ...]:

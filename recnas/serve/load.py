@@ -202,9 +202,7 @@ def _compared(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> _P
     key = (find_name(wanted[0]) or labels.get(wanted[0], wanted[0])) if wanted else next(iter(kept))
     if key not in kept or (not wanted and len(kept) > 1):
         asked = f"no model {wanted[0]!r}; {nearest(wanted[0], kept)}" if wanted else "several models"
-        raise RunError(
-            f"{run.path} has {asked}", f"Name one of: {', '.join(f'{run.path}:{name}' for name in kept)}"
-        )
+        raise RunError(f"{run.path} has {asked}", f"Name one of: {', '.join(f'{run.path}:{name}' for name in kept)}")
     pick = names[-1] if names and names[-1] not in wanted else ""
     event = _choose(f"{run.path}:{key}", kept[key], pick)
     folder = event.pop("folder")

@@ -1,9 +1,9 @@
 """What lies beside an exported program, so that a raw row can be scored without recnas.
 
-    model.json          how raw columns become inputs, and where the model comes from
-    vocab/COLUMN.json   the values of a sparse column as a list of texts: value number i has the id i + 2
-    rows.py             how a raw row becomes inputs by these files: a copy of `recnas/data/serving.py`
-    score_row.py        a program that scores raw rows: a copy of `recnas.serve.score_row`
+model.json          how raw columns become inputs, and where the model comes from
+vocab/COLUMN.json   the values of a sparse column as a list of texts: value number i has the id i + 2
+rows.py             how a raw row becomes inputs by these files: a copy of `recnas/data/serving.py`
+score_row.py        a program that scores raw rows: a copy of `recnas.serve.score_row`
 """
 
 from __future__ import annotations
@@ -92,9 +92,7 @@ def _sparse(column: InputColumn, field: SparseField) -> dict[str, Any]:
         "name": column.name,
         # A joined column is looked up by whoever serves, and given under its own name.
         "source": column.name if column.join else column.source,
-        "join": {"file": column.join, "key": column.source, "column": column.join_column + 1}
-        if column.join
-        else None,
+        "join": {"file": column.join, "key": column.source, "column": column.join_column + 1} if column.join else None,
         "kind": column.kind,
         "suffix": column.suffix,
         "missing": list(column.missing),

@@ -88,10 +88,7 @@ def predict(
 
 def _logits(model: TrainedModel, block: EncodedRows, size: int) -> torch.Tensor:
     dense, ids = torch.from_numpy(block.dense), torch.from_numpy(block.ids)
-    parts = [
-        model.logits(dense[start : start + size], ids[start : start + size])
-        for start in range(0, len(ids), size)
-    ]
+    parts = [model.logits(dense[start : start + size], ids[start : start + size]) for start in range(0, len(ids), size)]
     return torch.cat(parts).float().cpu() if parts else torch.zeros(0)
 
 
@@ -150,8 +147,7 @@ def _nothing_read(rows: RawEncoder, summary: _Summary) -> DataError:
 def _target(out: Path, raw: list[Path]) -> Path:
     if out.suffix.lower() not in SUFFIXES:
         raise ConfigError(
-            f"--out {out}: predictions are written as .parquet or .csv; "
-            f"{nearest(out.suffix or out.name, SUFFIXES)}",
+            f"--out {out}: predictions are written as .parquet or .csv; {nearest(out.suffix or out.name, SUFFIXES)}",
             f"--out {out.with_suffix('.parquet')}",
         )
     if out.exists() and any(path.exists() and out.samefile(path) for path in raw):

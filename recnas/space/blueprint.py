@@ -251,9 +251,7 @@ class Counting(Pass[Shape]):
     def pool(self, x: Shape, kind: Literal["max", "avg"], size: int, stride: int, padding: int = 0) -> Shape:
         sides = tuple((side + 2 * padding - size) // stride + 1 for side in x[1:])
         if min(sides) < 1:
-            raise ConfigError(
-                f"{x[1]}x{x[2]} pixels cannot be pooled by {size}x{size}.", "Use larger images."
-            )
+            raise ConfigError(f"{x[1]}x{x[2]} pixels cannot be pooled by {size}x{size}.", "Use larger images.")
         return (x[0], *sides)
 
     def shifted(self, x: Shape) -> Shape:
@@ -299,8 +297,6 @@ def count(plan: Blueprint, auxiliary: bool = False) -> Cost:
 
 def check_at_least(what: str, **values: tuple[int, int]) -> None:
     """Refuse settings below their least value, all at once; `values` are (given, least)."""
-    faults = [
-        f"{name} is {given}, less than {least}" for name, (given, least) in values.items() if given < least
-    ]
+    faults = [f"{name} is {given}, less than {least}" for name, (given, least) in values.items() if given < least]
     if faults:
         raise ConfigError(f"{what} cannot be built: {'; '.join(faults)}.", "Use larger values.")

@@ -1,8 +1,8 @@
 """Clicks: NASRec-like spaces on prepared ad logs.
 
-    RUN/warmup/         the warmed supernet, as `recnas warmup` leaves it
-    RUN/finalists/      checkpoints of finalists while they are trained
-    RUN/winner/         the winner's training: weights, curve, metrics
+RUN/warmup/         the warmed supernet, as `recnas warmup` leaves it
+RUN/finalists/      checkpoints of finalists while they are trained
+RUN/winner/         the winner's training: weights, curve, metrics
 """
 
 from __future__ import annotations
@@ -103,9 +103,7 @@ class CtrTask(Task):
         config = self.config
         if config.evaluator == "training":
             query, queries = config.query_training, str(run.path / "queries")
-            work = TrainWork(
-                config.data, config.space, query.train, query.rows, query.valid_rows, ("valid",), queries
-            )
+            work = TrainWork(config.data, config.space, query.train, query.rows, query.valid_rows, ("valid",), queries)
             return TrainingEvaluator(work, config.seed)
         if config.evaluator == "shared-weights":
             folder = run.path / WARMUP
@@ -139,9 +137,7 @@ class CtrTask(Task):
 
     def finalist_work(self, run: RunDir) -> TrainWork:
         final, folder = self.config.final, str(run.path / FINALISTS)
-        return TrainWork(
-            self.config.data, self.config.space, final.train, final.rows, None, ("valid",), folder
-        )
+        return TrainWork(self.config.data, self.config.space, final.train, final.rows, None, ("valid",), folder)
 
     def finish(self, arch: NasrecArch, run: RunDir, how: Execution) -> Final:
         final = self.config.final

@@ -64,9 +64,7 @@ class ImagesTask(Task):
         return self._fingerprint
 
     def cost(self, arch: Any) -> Mapping[str, float]:
-        found = cost(
-            self.config.space.name, arch, self.images.classes, self.images.side, **self.config.space.network
-        )
+        found = cost(self.config.space.name, arch, self.images.classes, self.images.side, **self.config.space.network)
         return {"params": found.params, "macs": found.macs, "flops": 2 * found.macs}
 
     def evaluator(self, run: RunDir) -> Work:
@@ -77,15 +75,11 @@ class ImagesTask(Task):
     def _by_proxies(self, names: tuple[str, ...]) -> VisionProxyEvaluator:
         config = self.config
         settings = config.score.model_copy(update={"proxies": names})
-        return VisionProxyEvaluator(
-            config.space.space, config.space.network, config.images, config.split, settings
-        )
+        return VisionProxyEvaluator(config.space.space, config.space.network, config.images, config.split, settings)
 
     def _training(self, training: ImageTraining, splits: tuple[Split, ...]) -> ImageTrainWork:
         config = self.config
-        return ImageTrainWork(
-            config.space.space, config.space.network, config.images, config.split, training, splits
-        )
+        return ImageTrainWork(config.space.space, config.space.network, config.images, config.split, training, splits)
 
     def pool_scores(self, run: RunDir, how: Execution) -> ScoredPool | None:
         names = tuple(dict.fromkeys(name.removesuffix(ROOT) for name in self.searcher.pool_scores))
@@ -109,9 +103,7 @@ class ImagesTask(Task):
         if training.failed is not None:
             raise RunError(f"the winner's training failed: {training.failed}.", "Lower final.train.lr.")
         save(run.path / WINNER, training.steps, dict(model.state_dict()), {}, {"arch": self.space.key(arch)}, keep=1)
-        test = FinalTest(
-            key=self.space.key(arch), valid=training.metrics["valid"], test=training.metrics["test"]
-        )
+        test = FinalTest(key=self.space.key(arch), valid=training.metrics["valid"], test=training.metrics["test"])
         run.ledger.append(test.to_json())
         return self._final(test)
 

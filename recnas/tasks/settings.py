@@ -77,7 +77,9 @@ class CtrSearchConfig(Settings):
     space: SpaceSettings = SpaceSettings()
     warmup: WarmupShare = WarmupShare()
     supernet: SupernetSettings = SupernetSettings()
-    evaluator: Literal["proxy", "shared-weights", "training"] = "proxy"  # what candidates are judged by before the finalists are trained
+    evaluator: Literal["proxy", "shared-weights", "training"] = (
+        "proxy"  # what candidates are judged by before the finalists are trained
+    )
     score: ScoreSettings = ScoreSettings()
     shared_weights: SharedWeightsSettings = SharedWeightsSettings()
     query_training: QueryTraining = QueryTraining()
@@ -131,9 +133,7 @@ class VisionSpaceSettings(Settings):
     @classmethod
     def _reads_images(cls, value: str) -> str:
         if value not in vision_spaces():
-            raise ValueError(
-                f"networks of this space do not read images; choose one of {', '.join(vision_spaces())}"
-            )
+            raise ValueError(f"networks of this space do not read images; choose one of {', '.join(vision_spaces())}")
         return value
 
     @model_validator(mode="after")
@@ -166,7 +166,9 @@ class ImageSearchConfig(Settings):
     seed: int = Field(0, ge=0)  # of everything that is drawn
     images: ImageSource = ImageSource()
     split: ImageSplit = ImageSplit()
-    evaluator: Literal["proxy", "training"] = "training"  # what candidates are judged by before the finalists are trained
+    evaluator: Literal["proxy", "training"] = (
+        "training"  # what candidates are judged by before the finalists are trained
+    )
     score: VisionScoreSettings = VisionScoreSettings()
     query_training: ImageTraining = ImageTraining()
     objectives: Objective = Field(default_factory=dict)  # empty: the validation accuracy, or the first proxy

@@ -69,9 +69,7 @@ class TableTask(Task):
             self.scores = ScoreTable.read(config.scores, key)
         self.levels = config.query.levels or (config.query.epochs,)
         self._cells = Nb201Space()
-        self.space: Any = (
-            self._cells if len(self.levels) == 1 else FidelitySpace(self._cells, len(self.levels))
-        )
+        self.space: Any = self._cells if len(self.levels) == 1 else FidelitySpace(self._cells, len(self.levels))
         self.objectives = config.goals()
         self.seed, self.searcher, self.limits = config.seed, config.search, config.limits
         self._fingerprint = table_fingerprint(self.table)

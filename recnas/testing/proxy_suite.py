@@ -104,11 +104,7 @@ def tiny_batches(network: TinyNetwork, count: int = 4, m: int = 8) -> list[Scori
     found = []
     for _ in range(count):
         x = torch.randn(m, 6, generator=generator, dtype=torch.float64).to(weight.dtype)
-        labels = (
-            torch.arange(m) % weight.shape[0]
-            if weight.shape[0] > 1
-            else torch.arange(m, dtype=weight.dtype) % 2
-        )
+        labels = torch.arange(m) % weight.shape[0] if weight.shape[0] > 1 else torch.arange(m, dtype=weight.dtype) % 2
         if network.flaw == "equal examples":
             x, labels = torch.ones_like(x), torch.zeros_like(labels)
         found.append(ScoringBatch((x,), labels))
@@ -119,9 +115,7 @@ class ProxyConformance:
     """Override `proxy`; the rest says what this proxy promises beyond the basics."""
 
     batch_order_matters = True  # False: the same score whichever batch comes first
-    scale_degree: float | None = (
-        None  # value(s * theta) = s ** degree * value(theta) without biases and norms
-    )
+    scale_degree: float | None = None  # value(s * theta) = s ** degree * value(theta) without biases and norms
     flaws: tuple[Flaw, ...] = ("constant logits",)  # those that must give `worst` and a reason
     companions: ClassVar[tuple[str, ...]] = (
         "snip",
@@ -176,12 +170,8 @@ class ProxyConformance:
                 with torch.set_grad_enabled(mode):
                     self.value(network, batches)
                     assert torch.is_grad_enabled() == mode, "the gradient mode changed"
-                assert torch.equal(torch.get_rng_state(), random), (
-                    "random numbers were drawn from the global generator"
-                )
-                assert all(leaf is leaves[name] for name, leaf in network.params.items()), (
-                    "parameters were replaced"
-                )
+                assert torch.equal(torch.get_rng_state(), random), "random numbers were drawn from the global generator"
+                assert all(leaf is leaves[name] for name, leaf in network.params.items()), "parameters were replaced"
                 assert all(leaf.grad is None for leaf in leaves.values()), "gradients were left behind"
                 assert all(leaf.requires_grad for leaf in leaves.values())
                 assert not any(x.requires_grad for batch in batches for x in batch.inputs)
@@ -213,10 +203,7 @@ class ProxyConformance:
     def test_order_of_examples_does_not_matter(self) -> None:
         for network in self.sound()[:2]:
             batches = tiny_batches(network)
-            other = [
-                ScoringBatch(tuple(x.flip(0) for x in batch.inputs), batch.labels.flip(0))
-                for batch in batches
-            ]
+            other = [ScoringBatch(tuple(x.flip(0) for x in batch.inputs), batch.labels.flip(0)) for batch in batches]
             _assert_close(self.value(network, batches).value, self.value(network, other).value)
 
     def test_order_of_batches(self) -> None:
@@ -281,9 +268,7 @@ class ScoredNetworkConformance:
         network, batch = self.case()
         zeros = {name: torch.zeros_like(leaf) for name, leaf in network.params.items()}
         with torch.no_grad():
-            assert not network.forward(zeros, batch.inputs).any(), (
-                "parameters that are not in `params` are used"
-            )
+            assert not network.forward(zeros, batch.inputs).any(), "parameters that are not in `params` are used"
 
     def test_listening_changes_nothing(self) -> None:
         network, batch = self.case()

@@ -48,9 +48,7 @@ class SearcherConformance:
     def space(self) -> Space[Any]:
         raise NotImplementedError("return a space from `space()`")
 
-    def searcher(
-        self, seed: int = 0, objectives: Objectives = LOSS, gate: Gate[Any] | None = None
-    ) -> Searcher[Any]:
+    def searcher(self, seed: int = 0, objectives: Objectives = LOSS, gate: Gate[Any] | None = None) -> Searcher[Any]:
         raise NotImplementedError("return a new searcher from `searcher()`")
 
     def long_searcher(self, seed: int) -> Searcher[Any]:
@@ -196,9 +194,7 @@ class SearcherConformance:
 
         def build() -> Searcher[Any]:
             limits = LimitSettings(latency_ms_1=0.7)
-            return self.searcher(
-                gate=Gate(self.space(), limits, measure=lambda _: {"latency_ms_1": noise.random()})
-            )
+            return self.searcher(gate=Gate(self.space(), limits, measure=lambda _: {"latency_ms_1": noise.random()}))
 
         events = self.run(build())
         assert any(event.measured for event in events)
@@ -232,9 +228,7 @@ class SearcherConformance:
         assert front
         for told in front:
             assert not any(dominates(other, told.costs) for other in everything)
-        assert {told.proposal.key for told in searcher.best(len(front))} == {
-            told.proposal.key for told in front
-        }
+        assert {told.proposal.key for told in searcher.best(len(front))} == {told.proposal.key for told in front}
 
     def test_a_vote_goes_by_the_sum_of_ranks_and_replays(self) -> None:
         searcher = self.searcher(objectives=VOTE)
@@ -265,13 +259,7 @@ class SearcherConformance:
 
 def _leaves(data: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
     """Every single value in JSON-able data, with where it stands."""
-    items = (
-        data.items()
-        if isinstance(data, dict)
-        else enumerate(data)
-        if isinstance(data, (list, tuple))
-        else None
-    )
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, (list, tuple)) else None
     if items is None:
         yield path, repr(data)
         return

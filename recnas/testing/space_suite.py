@@ -25,7 +25,9 @@ import numpy as np
 
 from recnas.space.base import Space
 
-_KEYS_ELSEWHERE = "import pickle, sys; space, archs = pickle.load(sys.stdin.buffer); print(*map(space.key, archs), sep='\\n')"
+_KEYS_ELSEWHERE = (
+    "import pickle, sys; space, archs = pickle.load(sys.stdin.buffer); print(*map(space.key, archs), sep='\\n')"
+)
 
 
 class SpaceConformance:

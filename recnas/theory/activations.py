@@ -187,4 +187,6 @@ _SMOOTH: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = 
 
 def _known(kind: str) -> None:
     if kind not in ACTIVATIONS:
-        raise ConfigError(f"there is no activation {kind!r} ({nearest_name(kind, ACTIVATIONS)}).", f"Use {', '.join(ACTIVATIONS)}.")
+        raise ConfigError(
+            f"there is no activation {kind!r} ({nearest_name(kind, ACTIVATIONS)}).", f"Use {', '.join(ACTIVATIONS)}."
+        )

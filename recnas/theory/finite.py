@@ -1,7 +1,7 @@
 """The kernel of a network of finite width at its present weights: what the limit is compared with.
 
-    network = Network(MlpBlueprint(arch, MlpSkeleton((d,), 1, "ntk")), seed)
-    empirical_ntk(network, x)                      # float64 [N, N]
+network = Network(MlpBlueprint(arch, MlpSkeleton((d,), 1, "ntk")), seed)
+empirical_ntk(network, x)                      # float64 [N, N]
 """
 
 from __future__ import annotations

@@ -115,9 +115,7 @@ def load_latest(
     return _open(*found, made_from, device) if found else None
 
 
-def load(
-    path: Path, made_from: Mapping[str, Any] | None = None, device: torch.device | str = "cpu"
-) -> Checkpoint:
+def load(path: Path, made_from: Mapping[str, Any] | None = None, device: torch.device | str = "cpu") -> Checkpoint:
     """Read a checkpoint.
 
     Raises:
@@ -152,21 +150,15 @@ def random_state(**generators: np.random.Generator | torch.Generator) -> dict[st
     """Global torch state (CPU and every GPU) and the given generators, as JSON."""
     return {
         "torch": _hex(torch.get_rng_state()),
-        "cuda": [_hex(state) for state in torch.cuda.get_rng_state_all()]
-        if torch.cuda.is_available()
-        else [],
+        "cuda": [_hex(state) for state in torch.cuda.get_rng_state_all()] if torch.cuda.is_available() else [],
         "generators": {
-            name: _hex(rng.get_state())
-            if isinstance(rng, torch.Generator)
-            else _plain(rng.bit_generator.state)
+            name: _hex(rng.get_state()) if isinstance(rng, torch.Generator) else _plain(rng.bit_generator.state)
             for name, rng in generators.items()
         },
     }
 
 
-def restore_random_state(
-    state: Mapping[str, Any], **generators: np.random.Generator | torch.Generator
-) -> None:
+def restore_random_state(state: Mapping[str, Any], **generators: np.random.Generator | torch.Generator) -> None:
     """Put back what `random_state` returned, into the same generators."""
     if set(generators) != set(state["generators"]):
         raise RunError(
@@ -206,9 +198,7 @@ def _write_tensors(file: IO[bytes], tensors: Mapping[str, Tensor], checksum: Any
     end = 0
     for name, tensor in tensors.items():
         if tensor.dtype not in _DTYPES or tensor.layout != torch.strided or tensor.is_meta:
-            raise RunError(
-                f"the tensor {name} ({tensor.dtype}, {tensor.layout}, {tensor.device}) cannot be saved."
-            )
+            raise RunError(f"the tensor {name} ({tensor.dtype}, {tensor.layout}, {tensor.device}) cannot be saved.")
         start, end = end, end + tensor.numel() * tensor.element_size()
         header[name] = {
             "dtype": _DTYPES[tensor.dtype],

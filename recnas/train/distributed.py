@@ -193,11 +193,7 @@ def _named(error: BaseException, store: Any) -> BaseException:
         noted = store.compare_set(_FAULT, "", mine).decode()
     except RuntimeError:  # the store went with another process
         return error
-    return (
-        error
-        if noted == mine
-        else OtherRankFailed(f"process {rank} stops because another failed first. {noted}")
-    )
+    return error if noted == mine else OtherRankFailed(f"process {rank} stops because another failed first. {noted}")
 
 
 def _is_lost_peer(error: BaseException) -> bool:

@@ -255,9 +255,7 @@ def _does_not_fit(case: _Case, network: _Network) -> DoesNotFit:
     else:
         what += "enough in all, but torchrec finds no way to cut the tables so that every device can hold its pieces."
     fits = _remedies(case, network)
-    return DoesNotFit(
-        what, "What fits: " + "; ".join(fits) + "." if fits else "Nothing that was tried fits alone."
-    )
+    return DoesNotFit(what, "What fits: " + "; ".join(fits) + "." if fits else "Nothing that was tried fits alone.")
 
 
 def _remedies(case: _Case, network: _Network) -> list[str]:

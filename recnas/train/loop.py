@@ -63,9 +63,7 @@ class FixedNetwork:
     def __init__(self, network: nn.Module) -> None:
         self.network = network
         self._begin: Callable[[int], None] | None = getattr(network, "begin_step", None)
-        self._slices: list[Slice] = [
-            (name, parameter, name, ()) for name, parameter in network.named_parameters()
-        ]
+        self._slices: list[Slice] = [(name, parameter, name, ()) for name, parameter in network.named_parameters()]
 
     @property
     def storages(self) -> Mapping[str, Tensor]:
@@ -228,9 +226,7 @@ class Trainer:
             raise RunError("The checkpoint holds another network.", "Start a new run directory.")
         for name, storage in mine.items():
             storage.copy_(parts["network"][name])
-        optimizer = {
-            key.partition("/")[2]: value for key, value in parts.items() if key.startswith("optimizer/")
-        }
+        optimizer = {key.partition("/")[2]: value for key, value in parts.items() if key.startswith("optimizer/")}
         self.optimizer.load_state_dict({**optimizer, "steps": dict(facts["optimizer_steps"])})
         self.embeddings.load_state_dict(
             {key.partition("/")[2]: value for key, value in parts.items() if key.startswith("embeddings/")}

@@ -86,9 +86,7 @@ class Metrics:
         else:
             if bool((score < 0).any() or (score > 1).any()):
                 raise RunError("scores are not probabilities.", "Pass logits=True for logits.")
-            tiny = (
-                torch.finfo(score.dtype).eps if score.is_floating_point() else torch.finfo(torch.float64).eps
-            )
+            tiny = torch.finfo(score.dtype).eps if score.is_floating_point() else torch.finfo(torch.float64).eps
             bounded = wide.clamp(tiny, 1 - tiny)
             loss, predicted = -torch.where(clicked, bounded.log(), (-bounded).log1p()), wide
         self._loss += float(loss.sum())
@@ -126,7 +124,9 @@ class Metrics:
     def reasons(self) -> dict[str, str]:
         """Why numbers of `result` are None, by name; empty in the usual case."""
         if self.rows == 0:
-            return dict.fromkeys([name for name in self.result() if name not in ("rows", "clicks")], "the split has no rows")
+            return dict.fromkeys(
+                [name for name in self.result() if name not in ("rows", "clicks")], "the split has no rows"
+            )
         if 0 < self.clicks < self.rows:
             return {}
         reason = f"all {self.rows} rows are {'clicks' if self.clicks else 'non-clicks'}"
@@ -159,9 +159,7 @@ class _CalibrationError:
         ranks = self.seen + np.cumsum(counts)
         gaps = np.concatenate(([0.0], np.cumsum(predicted * counts - clicks)))
         start = 0
-        for stop in (
-            np.searchsorted(ranks, self.ends) + 1
-        ):  # distinct scores up to the one holding the bin's last row
+        for stop in np.searchsorted(ranks, self.ends) + 1:  # distinct scores up to the one holding the bin's last row
             if start < stop <= len(ranks):
                 self.sum += abs(self.gap + gaps[stop] - gaps[start])
                 self.gap, start = 0.0, int(stop)
@@ -220,9 +218,7 @@ def _runs(misses: _ScoreBuffer, clicks: _ScoreBuffer) -> Iterator[tuple[np.ndarr
     start = 0
     while start < _HALF:
         stop = max(start + 1, start + int((np.cumsum(halves[start:]) <= at_a_time).sum()))
-        if (
-            halves[start:stop].sum() > at_a_time
-        ):  # one half with very many rows: few distinct scores, just count
+        if halves[start:stop].sum() > at_a_time:  # one half with very many rows: few distinct scores, just count
             yield _count_one_half(misses, clicks, start)
         else:
             chosen = (

@@ -57,6 +57,4 @@ class PathSampler:
 def _mixed(drawn: Block, full: Block, full_connections: bool, full_operators: bool) -> Block:
     wires = full if full_connections else drawn
     parts = full if full_operators else drawn
-    return replace(
-        parts, dense_in=wires.dense_in, sparse_in=wires.sparse_in, left=wires.left, right=wires.right
-    )
+    return replace(parts, dense_in=wires.dense_in, sparse_in=wires.sparse_in, left=wires.left, right=wires.right)

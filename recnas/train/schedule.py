@@ -65,11 +65,7 @@ class Schedule:
     def top(self) -> float:
         """The highest rate of this run."""
         rise = self.warmup_steps
-        return (
-            self.peak
-            if rise >= self.least_rise
-            else max(self.floor, self.peak * max(1, rise) / self.least_rise)
-        )
+        return self.peak if rise >= self.least_rise else max(self.floor, self.peak * max(1, rise) / self.least_rise)
 
     def __call__(self, step: int) -> float:
         if self.kind == "constant":

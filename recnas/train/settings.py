@@ -22,9 +22,13 @@ RATES = {"adagrad": 0.12, "adamw": 0.002}  # unless a rate is given
 class EmbeddingSettings(Settings):
     """The tables every network of a run reads."""
 
-    backend: Literal["auto", "fused", "plain", "sharded"] = "auto"  # auto: plain on a CPU, fused on a GPU, sharded over several processes
+    backend: Literal["auto", "fused", "plain", "sharded"] = (
+        "auto"  # auto: plain on a CPU, fused on a GPU, sharded over several processes
+    )
     width: int = Field(16, ge=1)  # values per row
-    optimizer: Literal["adagrad", "rowwise-adagrad"] = "adagrad"  # rowwise-adagrad keeps one number per row instead of one per value
+    optimizer: Literal["adagrad", "rowwise-adagrad"] = (
+        "adagrad"  # rowwise-adagrad keeps one number per row instead of one per value
+    )
     lr: float | None = Field(None, gt=0)  # None: the network's if that is Adagrad's too, otherwise 0.12
     cap: int | None = Field(None, ge=3)  # most rows per table, the most frequent
     hash_rows: int | None = Field(None, ge=3)  # most rows per table; ids beyond wrap around over them
@@ -43,16 +47,16 @@ class TrainSettings(Settings):
     weight_decay: float = Field(0.0, ge=0)  # of AdamW
     schedule: Literal["cosine", "constant"] = "cosine"  # of the rate: falling along a cosine to zero, or constant
     lr_rise_share: float = Field(0.1, ge=0, lt=1)  # of the steps over which the rate rises linearly
-    least_rise: int = Field(
-        70, ge=0
-    )  # steps a rise to the full rate takes at least; shorter runs stay below it
+    least_rise: int = Field(70, ge=0)  # steps a rise to the full rate takes at least; shorter runs stay below it
     clip: float | None = Field(5.0, gt=0)  # of the global gradient norm
     shuffle: bool = True  # read the rows in a new order every epoch
     layernorm: bool = True  # in every block of a searched network
     activation: Literal["relu", "silu"] = "relu"  # of a searched network
     eval_batch_size: int = Field(4096, ge=1)  # rows at a time when a split is evaluated
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU that has it
-    threads: int | None = Field(None, ge=1)  # of torch, in the run's own process; null: settled when the run is made, see recnas/threads.py
+    threads: int | None = Field(
+        None, ge=1
+    )  # of torch, in the run's own process; null: settled when the run is made, see recnas/threads.py
     device: str = "auto"  # auto: the GPU if there is one
     checkpoint_seconds: float = Field(60.0, ge=0)  # between two checkpoints
     embeddings: EmbeddingSettings = EmbeddingSettings()
@@ -87,8 +91,12 @@ class WarmupShare(Settings):
     """How much of the data warms the supernet up, and along which paths."""
 
     data_share: float = Field(0.01, ge=0, le=1)  # of the training rows
-    strategy: Literal["any-connection", "single-path", "any-path", "full-path"] = "any-connection"  # which paths are trained; any-connection is the published one
-    full_path_share: float = Field(0.2, ge=0, le=1)  # of the steps: over these the whole supernet is trained less and less often
+    strategy: Literal["any-connection", "single-path", "any-path", "full-path"] = (
+        "any-connection"  # which paths are trained; any-connection is the published one
+    )
+    full_path_share: float = Field(
+        0.2, ge=0, le=1
+    )  # of the steps: over these the whole supernet is trained less and less often
     least_steps: int = Field(250, ge=1)  # if the share gives fewer, batches shrink (to no less than 16 rows)
 
     def batch_size(self, rows: int, wanted: int) -> int:

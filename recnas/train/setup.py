@@ -83,9 +83,7 @@ def make_embeddings(schema: Schema, settings: TrainSettings, seed: int, device: 
     )
 
 
-def _make_sharded(
-    schema: Schema, settings: TrainSettings, seed: int, device: torch.device
-) -> ShardedEmbeddings:
+def _make_sharded(schema: Schema, settings: TrainSettings, seed: int, device: torch.device) -> ShardedEmbeddings:
     tables, ranks = settings.embeddings, current_ranks()
     if tables.backend in ("plain", "fused") or tables.offload:
         asked = "embeddings.offload" if tables.offload else f"embeddings.backend={tables.backend}"

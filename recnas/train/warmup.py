@@ -78,9 +78,9 @@ def _warm(
     config: WarmupConfig, data: PreparedData, run: RunDir, device: torch.device, progress: Progress
 ) -> tuple[Supernet, Embeddings, int]:
     space = make_ctr_space(config.space)
-    supernet = Supernet(
-        space, net_shape(data.schema, config.supernet), torch.Generator().manual_seed(config.seed)
-    ).to(device)
+    supernet = Supernet(space, net_shape(data.schema, config.supernet), torch.Generator().manual_seed(config.seed)).to(
+        device
+    )
     embeddings = make_embeddings(data.schema, config.supernet, config.seed, device)
     rows = round(config.warmup.data_share * data.rows("train"))
     if rows == 0:  # zero-shot: the weights as they were drawn
@@ -91,7 +91,9 @@ def _warm(
     loader = make_loader(data, train, config.seed, device, rows)
     steps = steps_of(loader, train)
     sampler = PathSampler(space, config.seed, steps, config.warmup.strategy, config.warmup.full_path_share)
-    trainer = new_trainer(SupernetPaths(supernet, sampler, config.supernet.head_lr_share), embeddings, loader, train, device, steps, data)
+    trainer = new_trainer(
+        SupernetPaths(supernet, sampler, config.supernet.head_lr_share), embeddings, loader, train, device, steps, data
+    )
     train_with_checkpoints(trainer, run.path / "supernet", _made_from(data, supernet), progress, "warm up")
     return supernet, embeddings, steps
 

@@ -25,9 +25,7 @@ class Browser:
     def __init__(self, profile: Path) -> None:
         found = subprocess.run([str(SCRIPT)], capture_output=True, text=True, timeout=700, check=False)
         if found.returncode:
-            raise NoBrowser(
-                found.stderr.strip().splitlines()[-1] if found.stderr.strip() else "scripts/browser failed"
-            )
+            raise NoBrowser(found.stderr.strip().splitlines()[-1] if found.stderr.strip() else "scripts/browser failed")
         program, driver = found.stdout.split()
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -115,9 +113,7 @@ class Browser:
         )
 
     def colours(self, scheme: str) -> None:
-        self.devtools(
-            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
-        )
+        self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def log(self, kind: str) -> list[dict[str, Any]]:
         """`browser` (console) or `performance` (among others every request) since the last call."""
@@ -131,14 +127,10 @@ class Browser:
     def screenshot(self, path: Path, whole: bool = False) -> None:
         params: dict[str, Any] = {"captureBeyondViewport": True} if whole else {}
         if whole:
-            width, height = self.run(
-                "const e = document.documentElement; return [e.clientWidth, e.scrollHeight];"
-            )
+            width, height = self.run("const e = document.documentElement; return [e.clientWidth, e.scrollHeight];")
             params["clip"] = {"x": 0, "y": 0, "width": width, "height": min(height, 16_000), "scale": 1}
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(
-            base64.b64decode(self.devtools("Page.captureScreenshot", format="png", **params)["data"])
-        )
+        path.write_bytes(base64.b64decode(self.devtools("Page.captureScreenshot", format="png", **params)["data"]))
 
     def pdf_pages(self) -> int:
         """Pages of the printed page."""

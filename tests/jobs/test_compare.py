@@ -73,9 +73,7 @@ def test_board_from_end_to_end(criteo_data, arch_file: Path, tmp_path: Path, cap
     for event in (event for event in events(run) if event["event"] == "seed" and event["id"] == "deepfm"):
         logits = np.load(run / "predictions" / f"deepfm-seed-{event['seed']}.npy")
         assert logits.dtype == np.float32
-        assert event["test"]["logloss"] == pytest.approx(
-            log_loss(label, 1 / (1 + np.exp(-logits.astype(float))))
-        )
+        assert event["test"]["logloss"] == pytest.approx(log_loss(label, 1 / (1 + np.exp(-logits.astype(float)))))
         assert event["test"]["auc"] == pytest.approx(roc_auc_score(label, logits))
     difference = rows["deepfm"]["difference"]
     means = [rows[name]["test"]["logloss"]["mean"] for name in ("deepfm", "dlrm")]
@@ -138,9 +136,7 @@ def test_trials_are_chosen_on_validation_and_equal_in_number(criteo_data, tmp_pa
         assert row["trials"] == 3
 
 
-def test_a_killed_run_ends_with_the_same_numbers_and_workers_do_not_matter(
-    criteo_data, tmp_path: Path, monkeypatch
-):
+def test_a_killed_run_ends_with_the_same_numbers_and_workers_do_not_matter(criteo_data, tmp_path: Path, monkeypatch):
     models = ["deepfm", "sklearn-lr"]
     whole = compare(criteo_data, tmp_path / "whole", models, settings=QUICK, seeds=2, tune=2, how=Execution(workers=2))
     one = compare(criteo_data, tmp_path / "one", models, settings=QUICK, seeds=2, tune=2)
@@ -202,9 +198,7 @@ def test_kept_weights_give_the_kept_predictions(criteo_data, tmp_path: Path):
         for name, parameter in built.network.named_parameters():
             parameter.copy_(saved.tensors[f"network/{name}"])
     parts = built.embeddings.state_dict()
-    built.embeddings.load_state_dict(
-        {p: {n: saved.tensors[f"embeddings/{p}/{n}"] for n in parts[p]} for p in parts}
-    )
+    built.embeddings.load_state_dict({p: {n: saved.tensors[f"embeddings/{p}/{n}"] for n in parts[p]} for p in parts})
     built.network.eval()
     with torch.no_grad():
         logits = torch.cat(
@@ -213,9 +207,7 @@ def test_kept_weights_give_the_kept_predictions(criteo_data, tmp_path: Path):
                 for b in BatchLoader(criteo_data, "test", 4096).epoch()
             ]
         )
-    np.testing.assert_array_equal(
-        logits.numpy(), np.load(tmp_path / "run" / "predictions" / "wide-deep-seed-0.npy")
-    )
+    np.testing.assert_array_equal(logits.numpy(), np.load(tmp_path / "run" / "predictions" / "wide-deep-seed-0.npy"))
 
 
 def finished_search(path: Path, data, arch_file: Path) -> Path:
@@ -293,9 +285,7 @@ def test_a_model_that_diverges_is_reported_and_the_others_go_on(criteo_data, tmp
     from recnas.baselines.fm import FM
 
     original = FM.forward
-    monkeypatch.setattr(
-        FM, "forward", lambda self, dense, embedded: original(self, dense, embedded) * float("nan")
-    )
+    monkeypatch.setattr(FM, "forward", lambda self, dense, embedded: original(self, dense, embedded) * float("nan"))
     board = compare(criteo_data, tmp_path / "run", ["lr", "fm"], settings=QUICK, seeds=1)
     assert [row["model"] for row in board["models"]] == ["lr"]
     assert "training loss became nan" in board["failed"]["fm"]

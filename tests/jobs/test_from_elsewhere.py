@@ -52,16 +52,28 @@ def test_a_run_goes_on_from_another_folder(work: Path, tmp_path: Path, monkeypat
 def test_an_architecture_by_its_run(work: Path, tmp_path: Path, capsys):
     run, data = work / "runs" / "a", str(work / "ads")
     costs = []
-    for name in (f"{run}:best", str(run / "winner.json"), f"{run}:{json.loads((run / 'result.json').read_text())['winner']['index'] + 1}"):
+    for name in (
+        f"{run}:best",
+        str(run / "winner.json"),
+        f"{run}:{json.loads((run / 'result.json').read_text())['winner']['index'] + 1}",
+    ):
         assert main(["cost", name, "--data", data, "--json"]) == 0
         costs.append(json.loads(capsys.readouterr().out))
     assert costs[0] == costs[1] == costs[2]
     out = str(tmp_path / "t")
-    assert main(["train", f"{run}:best", f"data={data}", "--out", out, "--quiet", "epochs=0.01", "embeddings.width=16"]) == 0
+    assert (
+        main(["train", f"{run}:best", f"data={data}", "--out", out, "--quiet", "epochs=0.01", "embeddings.width=16"])
+        == 0
+    )
     capsys.readouterr()
     assert main(["cost", f"{out}:best", "--data", data, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == costs[0]
-    assert main(["score", str(run / "warmup"), "--archs", f"{run}:best", "--quiet", "--json", "batches=2", "batch_size=64"]) == 0
+    assert (
+        main(
+            ["score", str(run / "warmup"), "--archs", f"{run}:best", "--quiet", "--json", "batches=2", "batch_size=64"]
+        )
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)["scores"]["sigeo"]["value"]
     assert main(["cost", f"{run}:999", "--data", data]) == 2
     assert "it has candidates 1 to" in capsys.readouterr().err
@@ -78,7 +90,24 @@ def test_labels_of_one_kind_are_warned_of(label: str, criteo_file: Path, tmp_pat
     said = capsys.readouterr().err
     assert "nothing can be learned from it" in said
     assert "rows" in said
-    assert main(["compare", "--data", str(data.path), "--models", "lr", "--seeds", "1", "--workers", "1", "--out", str(tmp_path / "c")]) == 0
+    assert (
+        main(
+            [
+                "compare",
+                "--data",
+                str(data.path),
+                "--models",
+                "lr",
+                "--seeds",
+                "1",
+                "--workers",
+                "1",
+                "--out",
+                str(tmp_path / "c"),
+            ]
+        )
+        == 0
+    )
     assert "nothing can be learned from it" in capsys.readouterr().err
     config = as_yaml(small_search(data.path, final={"candidates": 1}), tmp_path / "small.yaml")
     assert main(["search", str(config), "--workers", "1", "--out", str(tmp_path / "s")]) == 0

@@ -40,13 +40,21 @@ def finished(criteo_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_search_uses_the_operator(finished: Path):
     lines = read_lines("search", map(json.loads, (finished / "ledger.jsonl").read_text().splitlines()), "the ledger")
-    used = {op for line in lines if line.event == "candidate" for block in line.arch["blocks"] for op in block["dense_ops"]}
+    used = {
+        op for line in lines if line.event == "candidate" for block in line.arch["blocks"] for op in block["dense_ops"]
+    }
     assert used == {"fc", "dot", "product"}
 
 
 def test_warm_up_score_cost_draw_and_export(finished: Path, criteo_data, criteo_file: Path, tmp_path: Path, capsys):
     warm = tmp_path / "warm"
-    small = [f"data={criteo_data.path}", f"space.name={NAME}", "space.blocks=3", "warmup.data_share=0.05", "check.archs=2"]
+    small = [
+        f"data={criteo_data.path}",
+        f"space.name={NAME}",
+        "space.blocks=3",
+        "warmup.data_share=0.05",
+        "check.archs=2",
+    ]
     assert main(["warmup", "synthetic/warmup", "--out", str(warm), "--quiet", *small]) == 0
     assert main(["score", str(warm), "--random", "3", "--workers", "1", "--quiet", "batches=2", "batch_size=64"]) == 0
     assert main(["cost", f"{finished}:best", "--data", str(criteo_data.path)]) == 0
@@ -56,7 +64,9 @@ def test_warm_up_score_cost_draw_and_export(finished: Path, criteo_data, criteo_
     assert main(["export", f"{finished}:best", "--to", "pt2", "--out", str(served)]) == 0
     capsys.readouterr()
     row = criteo_file.read_text().splitlines()[0] + "\n"
-    given = subprocess.run([sys.executable, str(served / "score_row.py")], input=row, capture_output=True, text=True, check=True)
+    given = subprocess.run(
+        [sys.executable, str(served / "score_row.py")], input=row, capture_output=True, text=True, check=True
+    )
     assert 0 < float(given.stdout) < 1
 
 

@@ -72,12 +72,12 @@ def headings(text: str) -> list[str]:
 
 def test_a_finished_search_with_a_comparison(tmp_path: Path):
     data = write_data(tmp_path / "data")
-    text, written = report(
-        tmp_path, write_search(tmp_path / "first", data), write_compare(tmp_path / "compare", data)
-    )
+    text, written = report(tmp_path, write_search(tmp_path / "first", data), write_compare(tmp_path / "compare", data))
     page = Page(text)
     body = [word.strip() for word in page.words if word.strip()]
-    assert body[1].startswith("runs/first:best beats dcnv2, the best of the 2 other models, by 0.00060 test log loss (95 % interval")
+    assert body[1].startswith(
+        "runs/first:best beats dcnv2, the best of the 2 other models, by 0.00060 test log loss (95 % interval"
+    )
     assert headings(text) == [
         "Models", "The winner", "The search", "Does the score tell the truth?", "Log loss against cost", "Data", "To repeat it", "What was not done",
     ]  # fmt: skip
@@ -92,9 +92,7 @@ def test_a_finished_search_with_a_comparison(tmp_path: Path):
 
 def test_every_figure_has_marks_and_both_files(tmp_path: Path):
     data = write_data(tmp_path / "data")
-    text, _ = report(
-        tmp_path, write_search(tmp_path / "first", data), write_compare(tmp_path / "compare", data)
-    )
+    text, _ = report(tmp_path, write_search(tmp_path / "first", data), write_compare(tmp_path / "compare", data))
     figures = re.findall(r'<figure id="fig-([^"]+)".*?</figure>', text, flags=re.DOTALL)
     for wanted in ("leaderboard", "differences", "winner_first", "trajectory_evaluations", "trajectory_seconds", "candidates_first", "family_first",
                    "terms_first_sigeo_zico", "truth_1", "pareto", "click_rate", "table_memory", "unknown_share", "training_curve"):  # fmt: skip
@@ -179,9 +177,7 @@ def test_other_kinds_of_runs(tmp_path: Path):
     assert 'id="fig-pareto"' in text
     line = SeedTraining(seed=0, test={"rows": 100, "clicks": 20, "logloss": 0.5})
     train = write_run(tmp_path / "train", {"kind": "train"}, [line], result=train_result([0.5]))
-    assert (
-        "train reaches test log loss 0.50000 (one seed, no interval)" in report(tmp_path, train)[1]["verdict"]
-    )
+    assert "train reaches test log loss 0.50000 (one seed, no interval)" in report(tmp_path, train)[1]["verdict"]
     warmed = WarmupResult(share=0.1, rows=80, steps=5, batch_size=16, seconds=1.0)
     warmup = write_run(
         tmp_path / "warm", {"kind": "warmup", "config": {"warmup": {"data_share": 0.1}}}, [], result=warmed
@@ -213,18 +209,14 @@ def test_2048_candidates_in_five_seconds_below_5_mb_without_torch(tmp_path: Path
 
 def test_four_long_runs_stay_below_5_mb(tmp_path: Path):
     runs = [
-        write_search(tmp_path / f"long{i}", lines=many_candidates(2048, i), seed=i, finished=False)
-        for i in range(4)
+        write_search(tmp_path / f"long{i}", lines=many_candidates(2048, i), seed=i, finished=False) for i in range(4)
     ]
     assert report(tmp_path, *runs)[1]["bytes"] < 5e6
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = str(write_search(tmp_path / "first"))
-    assert (
-        main(["report", run, "-o", str(tmp_path / "r.html"), "--files", str(tmp_path / "pictures"), "--json"])
-        == 0
-    )
+    assert main(["report", run, "-o", str(tmp_path / "r.html"), "--files", str(tmp_path / "pictures"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["files"] == str(tmp_path / "pictures")
     assert "pictures/pareto.svg" in (tmp_path / "r.html").read_text()

@@ -118,9 +118,7 @@ def test_a_click_sorts_a_table(fresh: Browser):
 
     start = column()
     assert start[0] == "runs/first:best"
-    titles = fresh.run(
-        "return [...document.querySelectorAll('#table-leaderboard th')].map(h => h.textContent)"
-    )
+    titles = fresh.run("return [...document.querySelectorAll('#table-leaderboard th')].map(h => h.textContent)")
     place = titles.index("FLOPs per row") + 1
     heading = f"#table-leaderboard th:nth-child({place}) button"
     fresh.click(heading)
@@ -243,9 +241,7 @@ def test_screenshots(fresh: Browser, artefacts: Path):
 
 def test_a_drawing_of_its_own_opens(browser: Browser, tmp_path: Path, page: Path):
     picture = tmp_path / "best.svg"
-    picture.write_text(
-        draw_file([find_arch(f"{page.parent}/first:1"), find_arch(f"{page.parent}/first:best")])
-    )
+    picture.write_text(draw_file([find_arch(f"{page.parent}/first:1"), find_arch(f"{page.parent}/first:best")]))
     browser.log("browser")
     browser.requests()
     browser.open(picture)

@@ -74,12 +74,32 @@ def test_scoring_leaves_the_warmed_weights_alone(warm: Path):
 
 
 def test_the_command_prints_json_lines(warm: Path, tmp_path: Path, capsys):
-    assert main(["score", str(warm), "--random", "2", "--proxies", "sigeo,params", "--json", "--quiet", "--workers", "1", "batches=2", "batch_size=64"]) == 0
+    assert (
+        main(
+            [
+                "score",
+                str(warm),
+                "--random",
+                "2",
+                "--proxies",
+                "sigeo,params",
+                "--json",
+                "--quiet",
+                "--workers",
+                "1",
+                "batches=2",
+                "batch_size=64",
+            ]
+        )
+        == 0
+    )
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [set(line) for line in lines] == [{"event", "key", "arch", "scores", "seconds"}] * 2
     file = tmp_path / "archs.jsonl"
     file.write_text("\n".join(json.dumps(line) for line in lines))
-    assert main(["score", str(warm), "--archs", str(file), "--workers", "1", "--quiet", "batches=2", "batch_size=64"]) == 0
+    assert (
+        main(["score", str(warm), "--archs", str(file), "--workers", "1", "--quiet", "batches=2", "batch_size=64"]) == 0
+    )
     assert lines[0]["key"] in capsys.readouterr().out
     assert main(["score", str(warm), "--random", "2", "--proxies", "sigio,narwot"]) == 2
     message = capsys.readouterr().err
@@ -126,7 +146,16 @@ def test_correlate_and_regret(bench: Path, warm: Path, tmp_path: Path, capsys):
     assert main([*command, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     by_name = {row["proxy"]: row for row in rows}
-    assert set(by_name) == {"sigeo", "sigeo.zico", "sigeo.fr", "sigeo.loss", "params", "shared_logloss", "params (table)", "macs (table)"}
+    assert set(by_name) == {
+        "sigeo",
+        "sigeo.zico",
+        "sigeo.fr",
+        "sigeo.loss",
+        "params",
+        "shared_logloss",
+        "params (table)",
+        "macs (table)",
+    }
     assert by_name["params"]["spearman"] == pytest.approx(by_name["params (table)"]["spearman"])
     assert all(row["n"] == 5 and -1 <= row["spearman"] <= 1 for row in rows)
     assert main([*command[:4], "--vote", "params,naswot", *command[6:-3], "--quiet", "--json"]) == 0
@@ -134,7 +163,19 @@ def test_correlate_and_regret(bench: Path, warm: Path, tmp_path: Path, capsys):
     assert {"vote", "params", "naswot"} < {row["proxy"] for row in rows}
     assert main(["bench", "regret", str(bench), "--seeds", "3", "--candidates", "4"]) == 0
     assert "evolution" in capsys.readouterr().out
-    ordered = ["bench", "regret", str(bench), "--methods", "random", "--seeds", "2", "--supernet", str(warm), "--proxies", "params,flops"]
+    ordered = [
+        "bench",
+        "regret",
+        str(bench),
+        "--methods",
+        "random",
+        "--seeds",
+        "2",
+        "--supernet",
+        str(warm),
+        "--proxies",
+        "params,flops",
+    ]
     assert main([*ordered, "--candidates", "5", "--workers", "1", "--quiet", "--json"]) == 0
     curves = {curve["method"]: curve["mean"] for curve in json.loads(capsys.readouterr().out)["curves"]}
     assert set(curves) == {"random", "by params", "by flops", "by vote"}
@@ -145,8 +186,26 @@ def test_correlate_and_regret(bench: Path, warm: Path, tmp_path: Path, capsys):
 
 def test_a_second_warm_up_is_laid_beside_the_first(bench: Path, warm: Path, criteo_data, tmp_path: Path, capsys):
     cold = tmp_path / "cold"
-    warmup(WarmupConfig(data=str(criteo_data.path), space=SPACE, warmup=WarmupShare(data_share=0), check=CheckSettings(archs=0)), cold)
-    command = ["correlate", str(cold), str(warm), "--table", str(bench), "--proxies", "sigeo,params", "--batches", "2", "--batch-size", "64", "--quiet"]
+    warmup(
+        WarmupConfig(
+            data=str(criteo_data.path), space=SPACE, warmup=WarmupShare(data_share=0), check=CheckSettings(archs=0)
+        ),
+        cold,
+    )
+    command = [
+        "correlate",
+        str(cold),
+        str(warm),
+        "--table",
+        str(bench),
+        "--proxies",
+        "sigeo,params",
+        "--batches",
+        "2",
+        "--batch-size",
+        "64",
+        "--quiet",
+    ]
     assert main([*command, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     before, after = ({row["proxy"]: row for row in rows if row["run"] == str(run)} for run in (cold, warm))

@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[2]
 def run_script(path: Path, text: str) -> subprocess.CompletedProcess[str]:
     path.write_text(text)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, path.name], cwd=path.parent, env=environment, capture_output=True, text=True, timeout=600)
+    return subprocess.run(
+        [sys.executable, path.name], cwd=path.parent, env=environment, capture_output=True, text=True, timeout=600
+    )
 
 
 def test_a_plain_script_runs_once_and_searches(criteo_data, tmp_path: Path):

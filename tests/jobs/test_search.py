@@ -37,7 +37,10 @@ def test_a_search_leaves_everything_behind(finished: Path, criteo_data):
     assert len(trained) == 2
     assert [line["name"] for line in lines if line["event"] == "phase"] == ["warmup", "search", "finalists", "winner"]
     # the trained ones are the best by score, and validation chose among them
-    best = sorted({line["key"]: line for line in candidates if line.get("values")}.values(), key=lambda line: -line["values"]["sigeo"])
+    best = sorted(
+        {line["key"]: line for line in candidates if line.get("values")}.values(),
+        key=lambda line: -line["values"]["sigeo"],
+    )
     assert {line["key"] for line in trained} == {line["key"] for line in best[:2]}
     winner = min(trained, key=lambda line: line["valid"]["logloss"])
     assert result["winner"]["key"] == winner["key"] == load_arch(finished / "winner.json").key
@@ -89,7 +92,9 @@ def test_several_objectives_give_a_front(criteo_data, tmp_path: Path):
     by_key = {line["key"]: line["values"] for line in lines if line["event"] == "candidate" and line.get("values")}
     for key in result.front:
         mine = by_key[key]
-        assert not any(v["sigeo"] >= mine["sigeo"] and v["params"] <= mine["params"] and v != mine for v in by_key.values())
+        assert not any(
+            v["sigeo"] >= mine["sigeo"] and v["params"] <= mine["params"] and v != mine for v in by_key.values()
+        )
     assert all(values["params"] <= 2e6 for values in by_key.values())
 
 
@@ -108,7 +113,9 @@ def test_one_shot_evaluator_and_random_search(criteo_data, tmp_path: Path):
 
 
 def test_zero_shot_needs_no_training(criteo_data, tmp_path: Path):
-    config = small_search(criteo_data.path, warmup={"data_share": 0}, search={"method": "local", "candidates": 4, "starts": 2, "block": 2})
+    config = small_search(
+        criteo_data.path, warmup={"data_share": 0}, search={"method": "local", "candidates": 4, "starts": 2, "block": 2}
+    )
     result = search(config, tmp_path / "zero")
     assert json.loads((tmp_path / "zero" / "warmup" / "result.json").read_text())["steps"] == 0
     assert result.budget.proposed == 4
@@ -123,7 +130,9 @@ def test_limits_no_architecture_meets_are_explained(criteo_data, tmp_path: Path)
 
 def test_three_mistakes_come_in_one_message(criteo_data, tmp_path: Path, capsys):
     path = tmp_path / "bad.yaml"
-    path.write_text(f"data: {criteo_data.path}\nwarmup: {{data_shar: 0.1}}\nscore: {{proxies: [sigio]}}\nsearch: {{method: evolutoin}}\n")
+    path.write_text(
+        f"data: {criteo_data.path}\nwarmup: {{data_shar: 0.1}}\nscore: {{proxies: [sigio]}}\nsearch: {{method: evolutoin}}\n"
+    )
     assert main(["search", str(path), "--out", str(tmp_path / "run")]) == 2
     message = capsys.readouterr().err
     assert "3 faults" in message
@@ -172,7 +181,9 @@ def test_a_forecast_counts_what_the_proxies_read():
     assert cost("exact_ntk_cond") > 250
 
 
-def test_a_forecast_counts_steps_rounds_and_what_is_not_known(criteo_data, monkeypatch: pytest.MonkeyPatch, capsys, tmp_path: Path):
+def test_a_forecast_counts_steps_rounds_and_what_is_not_known(
+    criteo_data, monkeypatch: pytest.MonkeyPatch, capsys, tmp_path: Path
+):
     monkeypatch.setattr("recnas.jobs.forecast.probe", lambda: 100.0)
     monkeypatch.setattr("recnas.jobs.forecast.available_cores", lambda: 4)
 

@@ -43,7 +43,11 @@ def without_clock(result):
 
 
 def lines(run: Path) -> list[dict]:
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in RunDir(run).ledger.read() if line["event"] != "begin"]
+    return [
+        {k: v for k, v in line.items() if k != "seconds"}
+        for line in RunDir(run).ledger.read()
+        if line["event"] != "begin"
+    ]
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -88,7 +92,9 @@ def test_an_interrupted_search_ends_as_a_whole_one(tmp_path, name, monkeypatch):
     monkeypatch.setattr(DartsSearch, "_epoch", epoch)
     ledger = (cut / "ledger.jsonl").read_text().splitlines(keepends=True)
     assert len(ledger) == 3
-    (cut / "ledger.jsonl").write_text(ledger[0] + ledger[1] + ledger[2][:40])  # killed after the checkpoint, while writing the line
+    (cut / "ledger.jsonl").write_text(
+        ledger[0] + ledger[1] + ledger[2][:40]
+    )  # killed after the checkpoint, while writing the line
     lost = tmp_path / "lost"
     shutil.copytree(cut, lost)
     shutil.rmtree(lost / "checkpoints")  # without a checkpoint it starts anew and repeats no line

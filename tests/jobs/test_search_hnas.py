@@ -65,10 +65,16 @@ def test_a_ledger_and_a_pool_cut_anywhere_give_the_same_end(finished: Path, crit
 
 
 def test_a_ranker_of_the_pool_works_too(criteo_data, tmp_path: Path):
-    top = HNAS | {"search": {"method": "rank-pool", "candidates": 2, "pool": 4, "by": {"naswot": "max"}}, "final": {"candidates": 1, "rows": 1000}}
+    top = HNAS | {
+        "search": {"method": "rank-pool", "candidates": 2, "pool": 4, "by": {"naswot": "max"}},
+        "final": {"candidates": 1, "rows": 1000},
+    }
     search(small_search(criteo_data.path, **top), tmp_path / "run")
     pool = [json.loads(line) for line in (tmp_path / "run" / "pool.jsonl").read_text().splitlines()]
-    best = max(pool, key=lambda line: line["scores"]["naswot"]["value"] if "reason" not in line["scores"]["naswot"] else -np.inf)
+    best = max(
+        pool,
+        key=lambda line: line["scores"]["naswot"]["value"] if "reason" not in line["scores"]["naswot"] else -np.inf,
+    )
     lines, _ = what_counts(tmp_path / "run")
     assert next(line for line in lines if line["event"] == "candidate")["key"] == best["key"]
 
@@ -96,5 +102,13 @@ def test_a_manifest_says_what_is_needed_to_go_on(criteo_data):
     """Only the chosen method has settings; reading them back gives the same search."""
     config = small_search(criteo_data.path)
     identity = config.identity()
-    assert set(identity["search"]) == {"method", "redraws", "population", "generations", "children", "tournament", "mutations"}
+    assert set(identity["search"]) == {
+        "method",
+        "redraws",
+        "population",
+        "generations",
+        "children",
+        "tournament",
+        "mutations",
+    }
     assert check_settings(CtrSearchConfig, identity, "the manifest").identity() == identity

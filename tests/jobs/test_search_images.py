@@ -25,7 +25,12 @@ from recnas.tasks.settings import ImageSearchConfig
 from recnas.train.checkpoint import load_latest
 from recnas.train.images import ImageSource, ImageSplit, ImageTraining, augmented
 
-SIZES = {"darts": {"channels": 2, "cells": 2}, "nasbench101": {"channels": 8, "cells": 1, "stacks": 2}, "resnet-like": {"width": 0.125}, "mlp": {}}
+SIZES = {
+    "darts": {"channels": 2, "cells": 2},
+    "nasbench101": {"channels": 8, "cells": 1, "stacks": 2},
+    "resnet-like": {"width": 0.125},
+    "mlp": {},
+}
 
 
 def config(name="darts", seed=0, search=None, **more) -> ImageSearchConfig:
@@ -44,7 +49,9 @@ def config(name="darts", seed=0, search=None, **more) -> ImageSearchConfig:
 def told(run):
     """The ledger without what a clock says."""
     lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k not in ("seconds", "workers")} for line in lines if line["event"] != "begin"]
+    return [
+        {k: v for k, v in line.items() if k not in ("seconds", "workers")} for line in lines if line["event"] != "begin"
+    ]
 
 
 def result(run):
@@ -56,7 +63,18 @@ def result(run):
 def test_hnas_on_darts_is_the_same_however_interrupted(tmp_path):
     run_search(config(), tmp_path / "whole")
     lines = (tmp_path / "whole/ledger.jsonl").read_text().splitlines(keepends=True)
-    assert [json.loads(line)["event"] for line in lines] == ["begin", *["candidate"] * 3, "phase", "begin", "trained", "trained", "phase", "begin", "test", "phase"]
+    assert [json.loads(line)["event"] for line in lines] == [
+        "begin",
+        *["candidate"] * 3,
+        "phase",
+        "begin",
+        "trained",
+        "trained",
+        "phase",
+        "begin",
+        "test",
+        "phase",
+    ]
     assert len((tmp_path / "whole/pool.jsonl").read_text().splitlines()) == 5
     for cut in (2, 5, 8):
         run = tmp_path / f"cut-{cut}"
@@ -92,7 +110,14 @@ def test_other_spaces_through_the_command(name, tmp_path, capsys):
 def test_a_longer_training_learns_the_generated_images():
     images = ImageSource(rows=600, side=8)
     arch = get_space("darts").sample(np.random.default_rng(1))
-    work = ImageTrainWork(SpaceSettings(name="darts"), {"channels": 8, "cells": 2}, images, ImageSplit(), ImageTraining(epochs=12, lr=0.1, augment=False), ("valid", "test"))
+    work = ImageTrainWork(
+        SpaceSettings(name="darts"),
+        {"channels": 8, "cells": 2},
+        images,
+        ImageSplit(),
+        ImageTraining(epochs=12, lr=0.1, augment=False),
+        ("valid", "test"),
+    )
     found = work.open()(TrainRequest(0, get_space("darts").to_dict(arch)))
     assert found.metrics["valid"]["accuracy"] > 60
     assert found.metrics["test"]["accuracy"] > 60
@@ -101,7 +126,14 @@ def test_a_longer_training_learns_the_generated_images():
 
 def test_drop_path_and_second_classifier_train(tmp_path):
     training = ImageTraining(epochs=2, batch_size=16, drop_path=0.3, auxiliary=0.4)
-    work = ImageTrainWork(SpaceSettings(name="darts"), {"channels": 4, "cells": 4}, ImageSource(rows=120, side=32), ImageSplit(), training, ("valid",))
+    work = ImageTrainWork(
+        SpaceSettings(name="darts"),
+        {"channels": 4, "cells": 4},
+        ImageSource(rows=120, side=32),
+        ImageSplit(),
+        training,
+        ("valid",),
+    )
     described = get_space("darts").to_dict(get_space("darts").sample(np.random.default_rng(0)))
     one, two = (work.open()(TrainRequest(3, described)) for _ in range(2))
     assert np.isfinite(one.train_loss)

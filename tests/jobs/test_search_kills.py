@@ -21,7 +21,18 @@ def test_kills_do_not_change_the_outcome(criteo_data, tmp_path: Path):
     config = as_yaml(small_search(criteo_data.path, supernet={"checkpoint_seconds": 0.2}), tmp_path / "small.yaml")
 
     def command(out: str) -> list[str]:
-        return [sys.executable, "-m", "recnas.cli.main", "search", str(config), "--out", str(tmp_path / out), "--workers", "2", "--quiet"]
+        return [
+            sys.executable,
+            "-m",
+            "recnas.cli.main",
+            "search",
+            str(config),
+            "--out",
+            str(tmp_path / out),
+            "--workers",
+            "2",
+            "--quiet",
+        ]
 
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     started = time.monotonic()

@@ -41,7 +41,11 @@ def config(name: str, seed: int = 0, images: dict | None = None, **nasi) -> Grad
 
 
 def lines(run: Path) -> list[dict]:
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in RunDir(run).ledger.read() if line["event"] != "begin"]
+    return [
+        {k: v for k, v in line.items() if k != "seconds"}
+        for line in RunDir(run).ledger.read()
+        if line["event"] != "begin"
+    ]
 
 
 def without_clock(result):
@@ -72,9 +76,13 @@ def test_averages_are_over_the_draws_of_the_ledger(tmp_path, name):
     """The same draws and T as the published estimator's, and no second-order gradient."""
     result = search_nasi(config(name, estimator="averages", nu="median"), tmp_path / "averages")
     search_nasi(config(name, nu="median"), tmp_path / "published")
-    steps, others = ([line for line in lines(tmp_path / run) if line.get("origin") == "drawn"] for run in ("averages", "published"))
+    steps, others = (
+        [line for line in lines(tmp_path / run) if line.get("origin") == "drawn"] for run in ("averages", "published")
+    )
     assert [step["key"] for step in steps] == [step["key"] for step in others]
-    np.testing.assert_allclose([step["facts"]["trace"] for step in steps], [step["facts"]["trace"] for step in others], rtol=1e-4)
+    np.testing.assert_allclose(
+        [step["facts"]["trace"] for step in steps], [step["facts"]["trace"] for step in others], rtol=1e-4
+    )
     values = np.array([step["values"]["nasi"] for step in steps])
     chosen = np.array([step["facts"]["choices"] for step in steps])
     for decision, part in enumerate(result.extras["alpha"].values()):
@@ -83,7 +91,9 @@ def test_averages_are_over_the_draws_of_the_ledger(tmp_path, name):
             assert found == pytest.approx(mine.mean() - values.mean() if len(mine) else 0.0)
 
 
-@pytest.mark.parametrize("settings", [{"nu": "mean"}, {"nu": "adaptive"}, {"nu": 0.5}, {"nu": "median", "estimator": "averages"}])
+@pytest.mark.parametrize(
+    "settings", [{"nu": "mean"}, {"nu": "adaptive"}, {"nu": 0.5}, {"nu": "median", "estimator": "averages"}]
+)
 def test_a_ledger_cut_anywhere_gives_the_same_end(tmp_path, settings):
     asked = config("nasbench201", **settings)
     whole, cut = tmp_path / "whole", tmp_path / "cut"

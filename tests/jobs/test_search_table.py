@@ -57,7 +57,9 @@ def config(tables: Path, name: str, *overrides: str):
     extra = [f"scores={tables / 'scores.parquet'}"] if name in NEEDS_SCORES else []
     small = {"hnas": ["search.pool=150"], "bohb": ["search.candidates=40", "search.draws=16"]}
     extra += small.get(name, [])
-    return load_search(resource_dir("configs") / "nasbench201" / f"{name}.yaml", [f"table={tables}", *extra, *overrides])
+    return load_search(
+        resource_dir("configs") / "nasbench201" / f"{name}.yaml", [f"table={tables}", *extra, *overrides]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,9 @@ def test_every_shipped_search_finds_what_its_ledger_says(tables, table, tmp_path
     cell = Nb201Space().from_dict(json.loads((tmp_path / "winner.json").read_text()))
     row = table.archs.index(cell)
     assert result.valid["accuracy"] == table.columns["cifar10_valid_12"][row]
-    assert result.test == {data: table.columns[f"{data}_test_200"][row] for data in ("cifar10", "cifar100", "imagenet16")}
+    assert result.test == {
+        data: table.columns[f"{data}_test_200"][row] for data in ("cifar10", "cifar100", "imagenet16")
+    }
     assert result.extras["table_index"] == table.index[row]
     asked = [line for line in lines if "same_as" not in line]
     assert result.budget.scored == len(asked)
@@ -105,7 +109,9 @@ def test_a_ledger_cut_anywhere_gives_the_same_end(tables, table, tmp_path, name)
 
 
 def test_long_looks_are_charged_and_decide(tables, table, tmp_path):
-    result = search_table(config(tables, "bohb", "query.levels=[12,200]", "search.candidates=40"), tmp_path, table=table)
+    result = search_table(
+        config(tables, "bohb", "query.levels=[12,200]", "search.candidates=40"), tmp_path, table=table
+    )
     lines = ledger(tmp_path)
     assert {line["arch"]["level"] for line in lines} == {0, 1}
     assert result.budget.epochs == sum(line["facts"]["epochs"] for line in lines if "same_as" not in line)
@@ -153,14 +159,36 @@ def test_what_is_missing_is_said(tables, tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("RECNAS_TABLES", raising=False)
     assert main(["search", "nasbench201/random", "--out", str(tmp_path / "a"), "--quiet"]) == 2
     assert "NATS-Bench" in capsys.readouterr().err
-    assert main(["search", "nasbench201/hnas", "--out", str(tmp_path / "b"), "--quiet", f"table={tables}", "scores=null"]) == 2
+    assert (
+        main(["search", "nasbench201/hnas", "--out", str(tmp_path / "b"), "--quiet", f"table={tables}", "scores=null"])
+        == 2
+    )
     assert "score table" in capsys.readouterr().err
-    assert main(["search", "nasbench201/hnas", "--out", str(tmp_path / "c"), f"table={tables}", f"scores={tmp_path}/no.parquet"]) == 2
+    assert (
+        main(
+            [
+                "search",
+                "nasbench201/hnas",
+                "--out",
+                str(tmp_path / "c"),
+                f"table={tables}",
+                f"scores={tmp_path}/no.parquet",
+            ]
+        )
+        == 2
+    )
     assert "recnas bench pack" in capsys.readouterr().err
 
 
 def test_scoring_packing_and_correlating_are_one_chain(tables, table, tmp_path, capsys):
-    common = [f"table={tables}", "score.images.name=generated", "score.cells=1", "score.batch_size=8", "cells=60", "resamples=5"]
+    common = [
+        f"table={tables}",
+        "score.images.name=generated",
+        "score.cells=1",
+        "score.batch_size=8",
+        "cells=60",
+        "resamples=5",
+    ]
     for width, proxies in ((2, "[ntk_trace,ntk_cond,knas,params]"), (3, "[ntk_trace,naswot]")):
         args = ["correlate", "nasbench201/correlate", "--out", str(tmp_path / f"c{width}"), "--quiet", *common]
         assert main([*args, f"score.channels={width}", f"score.proxies={proxies}", "datasets=[cifar10]"]) == 0
@@ -171,17 +199,43 @@ def test_scoring_packing_and_correlating_are_one_chain(tables, table, tmp_path, 
     assert len(networks) < 60, "some of these cells are one network"
     assert f"{len(networks)} networks" in capsys.readouterr().out
     scores = ScoreTable.read(packed, key)
-    assert set(scores.columns) == {"ntk_trace@2", "ntk_cond@2", "knas@2", "knas_root@2", "params@2", "ntk_trace@3", "naswot@3"}
+    assert set(scores.columns) == {
+        "ntk_trace@2",
+        "ntk_cond@2",
+        "knas@2",
+        "knas_root@2",
+        "params@2",
+        "ntk_trace@3",
+        "naswot@3",
+    }
     np.testing.assert_allclose(scores.columns["knas_root@2"] ** 2, scores.columns["knas@2"])
     lines = [json.loads(line) for line in (tmp_path / "c3" / "ledger.jsonl").read_text().splitlines()]
     for line in lines:  # a degenerate network is a gap, any other is its score
         value = scores.columns["ntk_trace@3"][scores.keys.index(line["key"])]
         score = line["scores"]["ntk_trace"]
         assert np.isnan(value) if "reason" in score else value == score["value"]
-    assert main(["correlate", "nasbench201/correlate-all", "--out", str(tmp_path / "all"), "--json", f"table={tables}", f"scores={packed}", "cells=60", "resamples=5"]) == 0
+    assert (
+        main(
+            [
+                "correlate",
+                "nasbench201/correlate-all",
+                "--out",
+                str(tmp_path / "all"),
+                "--json",
+                f"table={tables}",
+                f"scores={packed}",
+                "cells=60",
+                "resamples=5",
+            ]
+        )
+        == 0
+    )
     rows = {row["proxy"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
     assert rows["params@2"]["spearman"] > 0.5, "generated accuracy grows with size"
-    assert rows["non-realizable ntk_trace@3, ntk_cond@2"]["spearman"] >= rows["kappa/M ntk_trace@3, ntk_cond@2"]["spearman"]
+    assert (
+        rows["non-realizable ntk_trace@3, ntk_cond@2"]["spearman"]
+        >= rows["kappa/M ntk_trace@3, ntk_cond@2"]["spearman"]
+    )
     kept = json.loads((tmp_path / "all" / "correlation.json").read_text())
     assert {row["proxy"] for row in kept["rows"]} == set(rows)
     pairs = {(pair["first"], pair["second"]) for pair in kept["pairs"]}
@@ -189,7 +243,9 @@ def test_scoring_packing_and_correlating_are_one_chain(tables, table, tmp_path, 
     assert main(["report", str(tmp_path / "all" / "correlation.json"), "-o", str(tmp_path / "r.md")]) == 0
 
 
-@pytest.mark.parametrize(("space", "kind", "epochs"), [("nasbench101", "nasbench101", 108), ("darts", "nasbench301", 98)])
+@pytest.mark.parametrize(
+    ("space", "kind", "epochs"), [("nasbench101", "nasbench101", 108), ("darts", "nasbench301", 98)]
+)
 def test_cells_of_other_tables_are_correlated_too(space, kind, epochs, tmp_path, capsys):
     rng, cells = np.random.default_rng(0), get_space(space)
     archs = {cells.key(arch): arch for arch in (cells.sample(rng) for _ in range(8))}
@@ -201,8 +257,25 @@ def test_cells_of_other_tables_are_correlated_too(space, kind, epochs, tmp_path,
         named = {"adjacency": [matrix for matrix, _ in both], "ops": [ops for _, ops in both]}
     accuracy = 90 + np.argsort(np.argsort(size)) / 10  # as good as large
     pq.write_table(pa.table({**named, f"val_{epochs}": accuracy}), tmp_path / "t.parquet")
-    args = ["correlate", f"{space}/correlate", "--out", str(tmp_path / "run"), "--json", "--quiet", f"table={tmp_path}/t.parquet", f"epochs={epochs}"]
-    args += ["cells=8", "resamples=5", "score.images.name=generated", "score.batch_size=8", "score.channels=6", "score.cells=1", "pairs=[naswot,params]"]
+    args = [
+        "correlate",
+        f"{space}/correlate",
+        "--out",
+        str(tmp_path / "run"),
+        "--json",
+        "--quiet",
+        f"table={tmp_path}/t.parquet",
+        f"epochs={epochs}",
+    ]
+    args += [
+        "cells=8",
+        "resamples=5",
+        "score.images.name=generated",
+        "score.batch_size=8",
+        "score.channels=6",
+        "score.cells=1",
+        "pairs=[naswot,params]",
+    ]
     assert main([*args, "score.proxies=[params,naswot,ntk_trace,ntk_cond]"]) == 0
     rows = {row["proxy"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
     assert rows["params@6"]["n"] == len(archs)
@@ -210,7 +283,9 @@ def test_cells_of_other_tables_are_correlated_too(space, kind, epochs, tmp_path,
     assert "non-realizable ntk_trace@6, ntk_cond@6" in rows
     assert main(["bench", "pack", str(tmp_path / "run"), "--out", str(tmp_path / "scores.parquet")]) == 0
     capsys.readouterr()
-    assert main([*args, f"scores={tmp_path}/scores.parquet", "score.proxies=[params]"]) == 0, "the same from the packed table"
+    assert main([*args, f"scores={tmp_path}/scores.parquet", "score.proxies=[params]"]) == 0, (
+        "the same from the packed table"
+    )
     again = {row["proxy"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
     assert again["naswot@6"]["spearman"] == rows["naswot@6"]["spearman"]
     assert main([*args, "datasets=[cifar100]"]) != 0
@@ -230,8 +305,30 @@ def test_a_slip_in_the_name_of_a_config_is_answered_with_the_nearest(capsys):
 
 
 def test_runs_that_overlap_or_hold_nothing_are_refused(tmp_path, tables):
-    args = ["correlate", "nasbench201/correlate", "--out", str(tmp_path / "c2"), "--quiet", f"table={tables}", "score.images.name=generated"]
-    assert main([*args, "score.cells=1", "score.batch_size=8", "score.channels=2", "score.proxies=[params]", "cells=3", "resamples=0", "datasets=[cifar10]"]) == 0
+    args = [
+        "correlate",
+        "nasbench201/correlate",
+        "--out",
+        str(tmp_path / "c2"),
+        "--quiet",
+        f"table={tables}",
+        "score.images.name=generated",
+    ]
+    assert (
+        main(
+            [
+                *args,
+                "score.cells=1",
+                "score.batch_size=8",
+                "score.channels=2",
+                "score.proxies=[params]",
+                "cells=3",
+                "resamples=0",
+                "datasets=[cifar10]",
+            ]
+        )
+        == 0
+    )
     with pytest.raises(RunError, match="so does one before"):
         pack_scores([tmp_path / "c2", tmp_path / "c2"])
     (tmp_path / "c2" / "ledger.jsonl").write_text("")

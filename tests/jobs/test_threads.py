@@ -71,7 +71,9 @@ def straight(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("after", [4, 35])  # in the warm-up; in the retraining
-def test_a_run_that_goes_on_with_fewer_threads_or_cores_gives_the_same_bits(config: Path, straight: Path, tmp_path: Path, after: int):
+def test_a_run_that_goes_on_with_fewer_threads_or_cores_gives_the_same_bits(
+    config: Path, straight: Path, tmp_path: Path, after: int
+):
     cut = tmp_path / "run"
     assert run(config, cut, after) == 130
     assert (cut / "winner").exists() == (after > 30)

@@ -39,9 +39,7 @@ def test_kills_do_not_change_the_weights(criteo_data, tmp_path: Path):
     for _ in range(50 * wanted):
         if killed == wanted:
             break
-        child = subprocess.Popen(
-            command("cut"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
-        )
+        child = subprocess.Popen(command("cut"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
         try:
             child.wait(timeout=took * rng.uniform(0.3, 1.0))
             # It came through, perhaps after several kills: it must be right. Then start over.

@@ -145,7 +145,9 @@ def tables(report: Report) -> dict[str, Any]:
 def test_phases_in_the_report(runs: Runs, tmp_path: Path):
     expected = CASES[runs.name].half
     rows = tables(make_report([runs.half]))["phases"].rows
-    assert [row["state"] for row in rows] == ["done" if state == "done" else "not finished" for _, state, *_ in expected]
+    assert [row["state"] for row in rows] == [
+        "done" if state == "done" else "not finished" for _, state, *_ in expected
+    ]
     rows = tables(make_report([runs.whole]))["phases"].rows
     assert [row["state"] for row in rows] == ["done"] * len(expected)
     # The same words on the screen and on the page.

@@ -52,7 +52,9 @@ MODELS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def ours(data: PreparedData, model: str, rate: float, seed: int, splits: tuple[str, ...]) -> dict[str, dict[str, float]]:
+def ours(
+    data: PreparedData, model: str, rate: float, seed: int, splits: tuple[str, ...]
+) -> dict[str, dict[str, float]]:
     settings = TrainSettings(batch_size=BATCH, epochs=EPOCHS, optimizer="adagrad", lr=rate)
     network = build(model, InputShape.of(data.schema, WIDTH), MODELS[model][0], seed=seed)
     tables = build_embeddings(data.schema, width=network.table_width(WIDTH), lr=rate, seed=seed)
@@ -62,7 +64,9 @@ def ours(data: PreparedData, model: str, rate: float, seed: int, splits: tuple[s
     return {split: evaluate(network, tables, data, split) for split in splits}
 
 
-def theirs(data: PreparedData, model: str, rate: float, seed: int, splits: tuple[str, ...]) -> dict[str, dict[str, float]]:
+def theirs(
+    data: PreparedData, model: str, rate: float, seed: int, splits: tuple[str, ...]
+) -> dict[str, dict[str, float]]:
     from deepctr_torch import models
     from deepctr_torch.inputs import DenseFeat, SparseFeat
 
@@ -73,7 +77,9 @@ def theirs(data: PreparedData, model: str, rate: float, seed: int, splits: tuple
     _, name, options = MODELS[model]
     if model != "autoint+":
         options = {**options, "l2_reg_linear": 0}
-    network = getattr(models, name)(columns, columns, l2_reg_embedding=0, l2_reg_dnn=0, device="cpu", seed=seed, **options)
+    network = getattr(models, name)(
+        columns, columns, l2_reg_embedding=0, l2_reg_dnn=0, device="cpu", seed=seed, **options
+    )
     network.compile(torch.optim.Adam(network.parameters(), lr=rate), "binary_crossentropy")
 
     def read(split: str) -> tuple[dict[str, np.ndarray], np.ndarray]:

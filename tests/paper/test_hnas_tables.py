@@ -75,7 +75,10 @@ CORRELATIONS: dict[str, dict[str, tuple[float | None, ...]]] = {
 }  # fmt: skip
 NONE = (None,) * len(FORMS)
 # Its table 12: the condition number at 4 channels, M at 16.
-NARROW = {metric: (None, None, None, value) for metric, value in {"grad_norm": 0.753, "snip": 0.753, "grasp": 0.728, "ntk_trace": 0.750}.items()}
+NARROW = {
+    metric: (None, None, None, value)
+    for metric, value in {"grad_norm": 0.753, "snip": 0.753, "grasp": 0.728, "ntk_trace": 0.750}.items()
+}
 # Pearson / Spearman / Kendall between metrics in its table 4.
 AGREEMENT = {
     ("grad_norm", "snip"): (1.00, 1.00, 0.97), ("grad_norm", "grasp"): (0.60, 0.92, 0.77), ("grad_norm", "ntk_trace"): (0.98, 0.97, 0.85),
@@ -85,7 +88,15 @@ AGREEMENT = {
     ("ntk_trace", "synflow"): (0.07, 0.49, 0.35), ("ntk_trace", "naswot"): (0.10, 0.32, 0.22),
 }  # fmt: skip
 # Spearman on CIFAR-10 by SiGeo's table 2, for what HNAS has no figure of.
-OTHERS = {"zico": 0.74, "sigeo": 0.78, "jacob_cov": 0.75, "l2_norm": 0.68, "params": 0.72, "flops": 0.69, "naswot": 0.77}
+OTHERS = {
+    "zico": 0.74,
+    "sigeo": 0.78,
+    "jacob_cov": 0.75,
+    "l2_norm": 0.68,
+    "params": 0.72,
+    "flops": 0.69,
+    "naswot": 0.77,
+}
 METRICS = ("grad_norm", "snip", "grasp", "ntk_trace", "knas_root", "synflow")
 VARIANTS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -123,7 +134,9 @@ def queried(table: Nb201Table, method: str, settings: dict[str, Any], seed: int,
     while batch := searcher.ask_batch():
         for proposal in batch:
             asked[proposal.arch] = None
-            searcher.tell(proposal, None if proposal.known else {"accuracy": table.of(proposal.arch, "cifar10", "valid", 12)})
+            searcher.tell(
+                proposal, None if proposal.known else {"accuracy": table.of(proposal.arch, "cifar10", "valid", 12)}
+            )
     return list(asked)
 
 
@@ -140,7 +153,9 @@ def test_hnas_beats_random_and_stands_beside_its_figures(table, scores, write_do
     for metric in METRICS:
         for variant, settings in VARIANTS.items():
             asked = {"candidates": 20, "metric": scores.widths(metric)[-1], "kappa": KAPPA, **settings}
-            found[f"HNAS {asked['metric']} ({variant})"] = [search(table, "hnas", asked, seed, scores) for seed in range(SEEDS)]
+            found[f"HNAS {asked['metric']} ({variant})"] = [
+                search(table, "hnas", asked, seed, scores) for seed in range(SEEDS)
+            ]
     for queries in (20, 100):
         rivals = {
             "evolution": evolution(queries), "random": {"candidates": queries}, "REINFORCE": {"candidates": queries}, "BOHB": {"candidates": queries},
@@ -163,7 +178,10 @@ def test_rankers_without_training_stand_beside_their_figures(table, scores, writ
         "SiGeo": ("sigeo", {"sigeo@4": "max"}), "TE-NAS-like": ("te-nas", {"ntk_cond@4": "min", "naswot@16": "max"}),
     }  # fmt: skip
     for name, (published, by) in first.items():
-        runs = [search(table, "rank-pool", {"candidates": 1, "by": by, "pool": 1000}, seed, scores) for seed in range(5 * SEEDS)]
+        runs = [
+            search(table, "rank-pool", {"candidates": 1, "by": by, "pool": 1000}, seed, scores)
+            for seed in range(5 * SEEDS)
+        ]
         found[f"{name}: first of 1,000 by {' and '.join(by)}"] = (published, runs)
     lines = [
         "### What a score chooses",
@@ -192,12 +210,17 @@ def test_eigen_nas_stands_beside_its_figures(table, scores, write_down):
         "| k | by | pool | CIFAR-10 chooses | each data set chooses |",
         "|---|---|---|---|---|",
     ]
-    for k, by, pool in product((5, 20), ("ntk_trace@16", "ntk_min_eig@16", "ntk_min_eig@4"), (30, 100, 300, 1000, 3000)):
+    for k, by, pool in product(
+        (5, 20), ("ntk_trace@16", "ntk_min_eig@16", "ntk_min_eig@4"), (30, 100, 300, 1000, 3000)
+    ):
         asked = {"candidates": k, "by": {by: "max"}, "pool": pool}
         kept = [queried(table, "rank-pool", asked, seed, scores) for seed in range(5 * SEEDS)]
         chosen = [by_validation(table, cells, "cifar10", 12) for cells in kept]
         at_once = [tuple(table.of(cell, data, "test", 200) for data in DATASETS) for cell in chosen]
-        alone = [tuple(table.of(by_validation(table, cells, data, 200), data, "test", 200) for data in DATASETS) for cells in kept]
+        alone = [
+            tuple(table.of(by_validation(table, cells, data, 200), data, "test", 200) for data in DATASETS)
+            for cells in kept
+        ]
         lines.append(f"| {k} | {by} | {pool:,} | {spread(at_once)} | {spread(alone)} |")
         assert fmean(run[0] for run in at_once) > fmean(table.accuracy("cifar10", "test", 200)), (k, by, pool)
     write_down("eigen-nas.md", "eigen-nas", lines)
@@ -261,7 +284,12 @@ def test_every_score_on_the_whole_space(table, scores, write_down):
 
 
 def test_metrics_agree_with_each_other_as_published(table, scores, write_down):
-    rows = correlate_pairs(Truth.of_nasbench201(table), scores, range(len(table)), ("grad_norm", "snip", "grasp", "ntk_trace", "knas_root", "fisher", "synflow", "naswot"))
+    rows = correlate_pairs(
+        Truth.of_nasbench201(table),
+        scores,
+        range(len(table)),
+        ("grad_norm", "snip", "grasp", "ntk_trace", "knas_root", "fisher", "synflow", "naswot"),
+    )
     lines = [
         "### Metrics compared with each other on all cells (HNAS's table 4)",
         "",
@@ -274,7 +302,9 @@ def test_metrics_agree_with_each_other_as_published(table, scores, write_down):
         known = AGREEMENT.get(plain)
         if known:
             found[plain] = pair["spearman"]
-            cells = " | ".join(f"{pair[kind]:.2f} | {value}" for kind, value in zip(("pearson", "spearman", "kendall"), known))
+            cells = " | ".join(
+                f"{pair[kind]:.2f} | {value}" for kind, value in zip(("pearson", "spearman", "kendall"), known)
+            )
             lines.append(f"| {pair['first']}, {pair['second']} | {cells} |")
     write_down("hnas.md", "hnas agreement", lines)
     assert len(found) == len(AGREEMENT)
@@ -291,7 +321,8 @@ def by_class(table: Nb201Table, scores: ScoreTable, names: Sequence[str]) -> dic
     assert len(first) == 6466
     better = directions(names)
     return {
-        name: rank_correlation(missing_last(better[name] * scores.columns[name][at]), accuracy, resamples=0).spearman or 0.0
+        name: rank_correlation(missing_last(better[name] * scores.columns[name][at]), accuracy, resamples=0).spearman
+        or 0.0
         for name in names
     }
 
@@ -327,7 +358,9 @@ def search_lines(found: dict[str, list[Accuracies]]) -> list[str]:
 
 def guarantee_lines(forms_of: dict[str, dict[str, dict[str, Any]]], dataset: str, kappa: str) -> list[str]:
     same = kappa == "ntk_cond@16"
-    kendall = {"grad_norm": 0.559, "snip": 0.556, "grasp": 0.501, "ntk_trace": 0.512} if same and dataset == "cifar10" else {}
+    kendall = (
+        {"grad_norm": 0.559, "snip": 0.556, "grasp": 0.501, "ntk_trace": 0.512} if same and dataset == "cifar10" else {}
+    )
     lines = [
         "",
         f"| {dataset}, kappa `{kappa}`: M | {' | '.join(FORMS)} | held out | Kendall |",
@@ -336,7 +369,10 @@ def guarantee_lines(forms_of: dict[str, dict[str, dict[str, Any]]], dataset: str
     for metric, forms in forms_of.items():
         plain = metric.partition("@")[0]
         known = CORRELATIONS[dataset].get(plain, NONE) if same else NARROW.get(plain, NONE)
-        cells = [f"{forms[form]['spearman']:.3f}" + (f" ({value})" if value is not None else "") for form, value in zip(FORMS, known)]
+        cells = [
+            f"{forms[form]['spearman']:.3f}" + (f" ({value})" if value is not None else "")
+            for form, value in zip(FORMS, known)
+        ]
         last = forms["non-realizable"]
         tau = f"{last['kendall']:.3f}" + (f" ({kendall[plain]})" if plain in kendall else "")
         lines.append(f"| {metric} | {' | '.join(cells)} | {last['held_out']:.3f} | {tau} |")

@@ -96,7 +96,9 @@ def test_nasi_finds_good_cells_without_training(paper_runs, write_down):
             cells = [chosen(ledger, asked) for ledger in ledgers]
             found = [tuple(table.of(cell, data, "test", 200) for data in DATASETS) for cell in cells]
             best = max(best, fmean(accuracies[0] for accuracies in found))
-            lines.append(f"| {kind.channels}, {kind.seeds} | {rule} | {reading} | {length} = {steps} | {' | '.join(mean_and_spread(found))} |")
+            lines.append(
+                f"| {kind.channels}, {kind.seeds} | {rule} | {reading} | {length} = {steps} | {' | '.join(mean_and_spread(found))} |"
+            )
     write_down("nasi.md", "nasi", lines)
     assert best > fmean(table.accuracy("cifar10", "test", 200)), "no better than a random cell"
 

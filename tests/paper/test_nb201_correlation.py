@@ -41,7 +41,16 @@ PROXIES = (
     "grad_norm_total",
 )  # fmt: skip
 # What must hold whatever the sample: proxies that clearly work, with room for their intervals.
-AT_LEAST = {"naswot": 0.70, "zico": 0.60, "sigeo": 0.60, "params": 0.65, "jacob_cov": 0.60, "synflow": 0.50, "grad_norm": 0.40, "snip": 0.40}
+AT_LEAST = {
+    "naswot": 0.70,
+    "zico": 0.60,
+    "sigeo": 0.60,
+    "params": 0.65,
+    "jacob_cov": 0.60,
+    "synflow": 0.50,
+    "grad_norm": 0.40,
+    "snip": 0.40,
+}
 
 
 @pytest.mark.paper
@@ -59,7 +68,11 @@ def test_proxies_rank_cells_as_published(paper_runs, write_down):
     for line in correlate_scores(table, pack_scores([out]), rows, config):
         by_data[line["dataset"]][line["proxy"].partition("@")[0]] = line
     write_down("sigeo.md", "nb201", as_lines(by_data, cells))
-    short = {name: by_data["cifar10"][name]["spearman"] for name, least in AT_LEAST.items() if by_data["cifar10"][name]["spearman"] < least}
+    short = {
+        name: by_data["cifar10"][name]["spearman"]
+        for name, least in AT_LEAST.items()
+        if by_data["cifar10"][name]["spearman"] < least
+    }
     assert not short
 
 
@@ -80,6 +93,9 @@ def as_lines(by_data: dict[str, dict[str, dict]], cells: int) -> list[str]:
             found = by_data[data][name]
             low, high = found["spearman_interval"]
             published = PUBLISHED.get(name, (None,) * 3)[place]
-            cellsof += [f"{found['spearman']:.3f} [{low:.2f}, {high:.2f}]", "" if published is None else f"{published:.2f}"]
+            cellsof += [
+                f"{found['spearman']:.3f} [{low:.2f}, {high:.2f}]",
+                "" if published is None else f"{published:.2f}",
+            ]
         lines.append(f"| {name} | {' | '.join(cellsof)} | {by_data['cifar10'][name]['kendall']:.3f} |")
     return lines

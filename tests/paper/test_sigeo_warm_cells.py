@@ -37,7 +37,14 @@ PUBLISHED = {
 @pytest.mark.parametrize(("cells", "passes"), [(100, 1), (100, 13)])
 def test_warmed_cells_are_ranked_at_every_level(cells, passes, paper_runs, write_down):
     data = read_yaml(ROOT / "configs" / "nasbench201" / "correlate-warm.yaml")
-    asked = [f"cells={cells}", f"score.warmup.epochs={passes}", "resamples=1000", f"table={TABLE}", f"score.images.path={IMAGES}", "datasets=[cifar10]"]
+    asked = [
+        f"cells={cells}",
+        f"score.warmup.epochs={passes}",
+        "resamples=1000",
+        f"table={TABLE}",
+        f"score.images.path={IMAGES}",
+        "datasets=[cifar10]",
+    ]
     config = load_config(data, apply_overrides(data, asked), "the warm-up config")
     rows = correlate_config(config, paper_runs / f"nb201-warm-{cells}-{passes}x", Execution(2, progress=Progress()))
     by_name = {(row["proxy"].partition("@")[0], row["share"]): row for row in rows}

@@ -115,7 +115,16 @@ def test_a_copy_does_not_overwrite(tmp_path: Path, capsys):
 
 
 def test_a_comparison_has_no_rate_of_a_supernets_head(criteo_data, tmp_path: Path, capsys):
-    argv = ["compare", "--data", str(criteo_data.path), "--models", "lr", "--out", str(tmp_path / "r"), "head_lr_share=0.05"]
+    argv = [
+        "compare",
+        "--data",
+        str(criteo_data.path),
+        "--models",
+        "lr",
+        "--out",
+        str(tmp_path / "r"),
+        "head_lr_share=0.05",
+    ]
     assert main(argv) == 2
     assert "unknown key 'head_lr_share'" in capsys.readouterr().err
     assert not (tmp_path / "r").exists()

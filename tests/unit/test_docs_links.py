@@ -11,7 +11,9 @@ from urllib.parse import unquote
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(page for pattern in ("*.md", "docs/**/*.md", "datasets/**/*.md", "tests/**/*.md") for page in ROOT.glob(pattern))
+PAGES = sorted(
+    page for pattern in ("*.md", "docs/**/*.md", "datasets/**/*.md", "tests/**/*.md") for page in ROOT.glob(pattern)
+)
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 _CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
@@ -78,7 +80,13 @@ def test_links_lead_somewhere(page: Path):
 
 def test_the_pages_are_found():
     names = {page.relative_to(ROOT).as_posix() for page in PAGES}
-    assert {"README.md", "docs/README.md", "docs/results/README.md", "datasets/criteo/README.md", "tests/paper/README.md"} <= names
+    assert {
+        "README.md",
+        "docs/README.md",
+        "docs/results/README.md",
+        "datasets/criteo/README.md",
+        "tests/paper/README.md",
+    } <= names
 
 
 def test_every_page_is_in_the_index():

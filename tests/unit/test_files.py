@@ -16,7 +16,9 @@ def test_a_file_in_the_way_is_named(tmp_path: Path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(RunError, match=r"notes\.txt is a file, not a folder\."):
         RunDir.create(tmp_path / "notes.txt", "train")
-    with pytest.raises(RunError, match=r"notes\.txt is a file, not a folder, so there can be no folder .*notes\.txt/a/run"):
+    with pytest.raises(
+        RunError, match=r"notes\.txt is a file, not a folder, so there can be no folder .*notes\.txt/a/run"
+    ):
         RunDir.create(tmp_path / "notes.txt" / "a" / "run", "train")
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
@@ -35,7 +37,11 @@ def test_a_folder_of_others_is_named(tmp_path: Path):
 
 def test_a_file_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path, capsys):
     (tmp_path / "file").write_text("")
-    for suffix, command in ((".svg", ["draw", "341311", "-o"]), (".yaml", ["datasets", "cp", "csv"]), (".yaml", ["configs", "cp", "synthetic/laptop"])):
+    for suffix, command in (
+        (".svg", ["draw", "341311", "-o"]),
+        (".yaml", ["datasets", "cp", "csv"]),
+        (".yaml", ["configs", "cp", "synthetic/laptop"]),
+    ):
         assert main([*command, str(tmp_path / "file" / f"x{suffix}")]) == 2
         assert "file is a file, not a folder" in capsys.readouterr().err
         (tmp_path / f"x{suffix}").mkdir(exist_ok=True)

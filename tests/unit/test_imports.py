@@ -38,9 +38,7 @@ def row_of(module: str) -> tuple[int, str]:
     best = (-1, "")
     for number, entries in enumerate(ROWS):
         for entry in entries:
-            if (module == entry or module.startswith((entry + ".", entry + "_"))) and len(entry) > len(
-                best[1]
-            ):
+            if (module == entry or module.startswith((entry + ".", entry + "_"))) and len(entry) > len(best[1]):
                 best = (number, entry)
     return best
 
@@ -81,7 +79,9 @@ def test_imports_point_upwards(path: Path):
 SCRIPTS = [path for path in (PACKAGE.parent / "scripts").rglob("*") if path.is_file() and "python" in first_line(path)]
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")) + sorted(SCRIPTS), ids=lambda p: str(p.relative_to(PACKAGE.parent)))
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")) + sorted(SCRIPTS), ids=lambda p: str(p.relative_to(PACKAGE.parent))
+)
 def test_what_is_imported_exists(path: Path):
     """Commands and scripts import when they run, so nothing else would notice a module that has moved."""
     for imported in imports_of(path):
@@ -128,8 +128,6 @@ def test_these_load_no_torch(code: str):
 
 def test_no_file_has_grown_past_reading():
     long = {
-        str(p.relative_to(PACKAGE)): n
-        for p in PACKAGE.rglob("*.py")
-        if (n := len(p.read_text().splitlines())) > 400
+        str(p.relative_to(PACKAGE)): n for p in PACKAGE.rglob("*.py") if (n := len(p.read_text().splitlines())) > 400
     }
     assert not long

@@ -27,7 +27,14 @@ def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("eight_cores")
 @pytest.mark.parametrize(
     ("quota", "cores"),
-    [("max 100000", 8), ("400000 100000", 4), ("150000 100000", 2), ("5000 100000", 1), ("9900000 100000", 8), ("rubbish", 8)],
+    [
+        ("max 100000", 8),
+        ("400000 100000", 4),
+        ("150000 100000", 2),
+        ("5000 100000", 1),
+        ("9900000 100000", 8),
+        ("rubbish", 8),
+    ],
 )
 def test_a_containers_quota_counts_rounded_up(tmp_path: Path, quota: str, cores: int):
     assert available_cores(written(tmp_path, **{"cpu.max": quota})) == cores
@@ -52,7 +59,9 @@ def test_the_cores_a_process_is_bound_to_are_all_it_has():
 def test_memory_is_what_the_container_leaves(tmp_path: Path):
     free = available_memory(tmp_path)
     assert free > 0
-    assert available_memory(written(tmp_path, **{"memory.max": "max", "memory.current": "5"})) == pytest.approx(free, rel=0.2)
+    assert available_memory(written(tmp_path, **{"memory.max": "max", "memory.current": "5"})) == pytest.approx(
+        free, rel=0.2
+    )
     assert available_memory(written(tmp_path, **{"memory.max": "1000", "memory.current": "400"})) == 600
     written(tmp_path / "old" / "memory", **{"memory.limit_in_bytes": "900", "memory.usage_in_bytes": "1000"})
     assert available_memory(tmp_path / "old") == 0
@@ -68,7 +77,9 @@ def test_new_runs_use_the_threads_the_environment_names(monkeypatch: pytest.Monk
 
 def policy(code: str, **environment: str) -> str:
     base = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=base | environment)
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=base | environment
+    )
     return found.stdout.strip()
 
 

@@ -14,9 +14,7 @@ from recnas.runs.folder import FolderLock, Ledger, RunDir, write_atomic
 from recnas.runs.identity import data_facts
 
 
-@given(
-    st.lists(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5)), max_size=8), st.data()
-)
+@given(st.lists(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5)), max_size=8), st.data())
 def test_a_torn_last_line_is_dropped_and_the_rest_stays(tmp_path_factory, events, data):
     path = tmp_path_factory.mktemp("ledger") / "ledger.jsonl"
     ledger = Ledger(path)
@@ -109,13 +107,21 @@ def test_an_error_closes_the_ledger(tmp_path: Path):
 
 
 def test_one_changed_setting_is_named_with_both_values_and_nothing_else(tmp_path: Path):
-    config = {"data": "ads", "final": {"candidates": 3, "train": {"lr": 0.1, "checkpoint_seconds": 60}}, "search": {"method": "random"}}
+    config = {
+        "data": "ads",
+        "final": {"candidates": 3, "train": {"lr": 0.1, "checkpoint_seconds": 60}},
+        "search": {"method": "random"},
+    }
     RunDir.create(tmp_path / "r", "search", config=config)
     changed = {**config, "final": {"candidates": 2, "train": {"lr": 0.1, "checkpoint_seconds": 60}}}
     with pytest.raises(RunError) as caught:
         RunDir.create(tmp_path / "r", "search", config=changed)
     assert caught.value.what == f"{tmp_path / 'r'} holds another run: final.candidates was 3, now 2."
-    moved = {**config, "data": "/elsewhere/ads", "final": {"candidates": 3, "train": {"lr": 0.1, "checkpoint_seconds": 5}}}
+    moved = {
+        **config,
+        "data": "/elsewhere/ads",
+        "final": {"candidates": 3, "train": {"lr": 0.1, "checkpoint_seconds": 5}},
+    }
     RunDir.create(tmp_path / "r", "search", config=moved)  # neither changes a figure
     with pytest.raises(RunError, match=r"final\.extra was not there, now true"):
         RunDir.create(tmp_path / "r", "search", config={**config, "final": {**config["final"], "extra": True}})

@@ -44,7 +44,9 @@ def names_in(module: ast.Module) -> set[str]:
 def calls_in(module: ast.Module) -> set[str]:
     """The functions a module calls, by their last name."""
     functions = [node.func for node in ast.walk(module) if isinstance(node, ast.Call)]
-    return {function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "") for function in functions}
+    return {
+        function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "") for function in functions
+    }
 
 
 def test_every_name_is_used_in_the_module_it_is_listed_with_and_nowhere_else():

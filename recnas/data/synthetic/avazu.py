@@ -99,9 +99,7 @@ def _family(
     group = (uniform(rank, key_of(kind, "domain")) ** 2 * shared_domains).astype(np.int64)
     domain = _ids(f"{kind}_domain", np.where(shared, group, rank + shared_domains))
     domain[uniform(rank, key_of(kind, "no domain")) < 0.05] = _word(null[1])
-    category = _ids(
-        f"{kind}_category", (uniform(rank, key_of(kind, "category")) ** 3 * categories).astype(np.int64)
-    )
+    category = _ids(f"{kind}_category", (uniform(rank, key_of(kind, "category")) ** 3 * categories).astype(np.int64))
     return [_ids(f"{kind}_id", rank), domain, category]
 
 

@@ -51,9 +51,7 @@ def check_target(out: Path, raw_bytes: int) -> None:
     """Refuse before the work starts if `out` cannot be a file, or the disk is clearly too small."""
     folder = out.parent
     if not folder.is_dir():
-        raise DataError(
-            f"The folder {folder} does not exist, so {out.name} cannot be written.", f"mkdir -p {folder}"
-        )
+        raise DataError(f"The folder {folder} does not exist, so {out.name} cannot be written.", f"mkdir -p {folder}")
     if out.is_dir():
         raise DataError(f"{out} is a folder; the rows go into one file.", f"--out {out / 'train.txt'}")
     needed = raw_bytes * (_PACKED_SHARE if out.suffix in _PACKERS else 1.0)

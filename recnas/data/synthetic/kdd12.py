@@ -65,9 +65,7 @@ def profile(users: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.int32], npt.
 
     def pick(name: str, law: Choice) -> npt.NDArray[np.int32]:
         edges = np.cumsum(law.probabilities(len(law.weights)))[:-1]
-        return np.searchsorted(edges, uniform(users, key_of("kdd12 user", name)), side="right").astype(
-            np.int32
-        )
+        return np.searchsorted(edges, uniform(users, key_of("kdd12 user", name)), side="right").astype(np.int32)
 
     return pick("gender", GENDERS), pick("age", AGES)
 

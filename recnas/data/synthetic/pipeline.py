@@ -90,9 +90,7 @@ def click_model(layout: str, seed: int, strength: float = 1.0) -> ClickModel:
     shape = LAYOUTS[layout]()
     rng = _stream(layout, seed, _CALIBRATION_STREAM, 0)
     sample = shape.draw(rng, rng.random(_CALIBRATION_ROWS)).inputs
-    return ClickModel.calibrated(
-        layout, seed, strength, shape.planted(), shape.laws(), sample, shape.click_rate
-    )
+    return ClickModel.calibrated(layout, seed, strength, shape.planted(), shape.laws(), sample, shape.click_rate)
 
 
 def generate(

@@ -72,9 +72,7 @@ def missing_code(probabilities: F64) -> int:
     return len(probabilities) + 1
 
 
-def code_ranks(
-    ranks: npt.NDArray[np.int32], probabilities: F64, missing: npt.NDArray[np.bool_] | None
-) -> Codes:
+def code_ranks(ranks: npt.NDArray[np.int32], probabilities: F64, missing: npt.NDArray[np.bool_] | None) -> Codes:
     """Ranks as table rows: the unlearnable tail and the missing cells have a row each."""
     codes = np.minimum(ranks, np.int32(tail_code(probabilities)))
     if missing is not None:
@@ -162,9 +160,7 @@ def _tables(seed: int, layout: str, spec: Planted, laws: Mapping[str, F64]) -> l
         row = []
         for column in spec.columns:
             effects = _effects(key_of(seed, layout, column, component), laws[column], half_at)
-            missing = (
-                0.0 if crossed else float(signed_effect(np.array([-1]), key_of(seed, layout, column))[0]) / 2
-            )
+            missing = 0.0 if crossed else float(signed_effect(np.array([-1]), key_of(seed, layout, column))[0]) / 2
             row.append(np.append(effects, [0.0, missing]).astype(np.float32))
         latent.append(row)
     if len(spec.columns) == 1:

@@ -39,9 +39,7 @@ class ChunkSums:
     ladder: dict[str, tuple[I64, I64]]  # partial model -> rows and clicks per bin of its logit
 
 
-def measure(
-    parts: dict[str, npt.NDArray[np.float32]], chance: F64, clicked: npt.NDArray[np.bool_]
-) -> ChunkSums:
+def measure(parts: dict[str, npt.NDArray[np.float32]], chance: F64, clicked: npt.NDArray[np.bool_]) -> ChunkSums:
     """Everything the truth needs of one chunk."""
     log_yes, log_no = np.log(chance), np.log1p(-chance)
     ladder: dict[str, tuple[I64, I64]] = {}
@@ -92,8 +90,7 @@ class Tally:
 
     def variance_share(self) -> dict[str, float]:
         variance = {
-            g: max(self.group_square[g] / self.rows - (self.group_sum[g] / self.rows) ** 2, 0.0)
-            for g in self.group_sum
+            g: max(self.group_square[g] / self.rows - (self.group_sum[g] / self.rows) ** 2, 0.0) for g in self.group_sum
         }
         total = sum(variance.values())
         return {g: variance[g] / total if total > 0 else 0.0 for g in GROUPS if g in variance}

@@ -70,9 +70,7 @@ def compare(
     skipped = {e.label: why for e in entrants if isinstance(e, OtherLibrary) and (why := why_not(e.id))}
     entrants = [entrant for entrant in entrants if entrant.label not in skipped]
     if compared_with.label in skipped:
-        raise ConfigError(
-            f"the reference {compared_with.label} cannot be fitted here: {skipped[compared_with.label]}."
-        )
+        raise ConfigError(f"the reference {compared_with.label} cannot be fitted here: {skipped[compared_with.label]}.")
     run = RunDir.create(
         out,
         "compare",
@@ -154,14 +152,10 @@ class _Comparison:
         for entrant in self.entrants:
             if isinstance(entrant, Trainable) and self._latency(entrant) is None:
                 built = entrant.build(choices[entrant.id], one_row, settings, 0, torch.device("cpu"))
-                times = latency_percentiles(
-                    built.network, schema.n_dense, schema.n_sparse, built.embeddings.width
-                )
+                times = latency_percentiles(built.network, schema.n_dense, schema.n_sparse, built.embeddings.width)
                 self._append(ModelLatency(id=entrant.id, model=entrant.label, **times))
 
-    def board(
-        self, choices: dict[str, Choice], reference: Entrant, seeds: Iterable[int], tune: int
-    ) -> dict[str, Any]:
+    def board(self, choices: dict[str, Choice], reference: Entrant, seeds: Iterable[int], tune: int) -> dict[str, Any]:
         label = np.asarray(self.data.array("test", "label"))
         failed: dict[str, str] = {}
         lines: dict[str, list[ModelTraining]] = {}
@@ -174,9 +168,7 @@ class _Comparison:
                 continue
             lines[entrant.id] = mine
             trials = [Trial(entrant, choices[entrant.id], line.seed) for line in mine]
-            sums[entrant.id] = [
-                row_sums(np.load(predictions_path(self.folder.path, trial)), label) for trial in trials
-            ]
+            sums[entrant.id] = [row_sums(np.load(predictions_path(self.folder.path, trial)), label) for trial in trials]
         train_rate = self.data.manifest["click_rate"]["train"]
         guess = row_sums(guess_logits(train_rate or 0.0, self.data.rows("train"), len(label)), label)
         rows = []
@@ -189,9 +181,7 @@ class _Comparison:
                     difference = paired_bootstrap(sums[entrant.id], sums[reference.id])
                 times = latency.times if latency is not None else None
                 mine = lines[entrant.id]
-                rows.append(
-                    model_row(entrant.label, mine, tune, times, difference, to_guess, entrant.searched)
-                )
+                rows.append(model_row(entrant.label, mine, tune, times, difference, to_guess, entrant.searched))
         ranked = rank(rows)
         return {
             "data": self.data.fingerprint,

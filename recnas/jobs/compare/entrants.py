@@ -84,9 +84,7 @@ class Trainable(Entrant):
     """An entrant that our own trainer trains."""
 
     @abstractmethod
-    def build(
-        self, choice: Choice, schema: Schema, settings: TrainSettings, seed: int, device: torch.device
-    ) -> Built:
+    def build(self, choice: Choice, schema: Schema, settings: TrainSettings, seed: int, device: torch.device) -> Built:
         """Network and tables under one choice."""
 
 
@@ -104,9 +102,7 @@ class HandCrafted(Trainable):
     def describe(self) -> dict[str, Any]:
         return {"kind": "hand-crafted", "model": self.id}
 
-    def build(
-        self, choice: Choice, schema: Schema, settings: TrainSettings, seed: int, device: torch.device
-    ) -> Built:
+    def build(self, choice: Choice, schema: Schema, settings: TrainSettings, seed: int, device: torch.device) -> Built:
         width = settings.embeddings.width
         shape = InputShape.of(schema, width)
         network = build(self.id, shape, {name: value for name, value in choice.items() if name != "lr"}, seed)
@@ -142,9 +138,7 @@ class Architecture(Trainable):
     def describe(self) -> dict[str, Any]:
         return {"kind": "architecture", "arch": self.arch, "options": _plain(dict(self.options))}
 
-    def build(
-        self, choice: Choice, schema: Schema, settings: TrainSettings, seed: int, device: torch.device
-    ) -> Built:
+    def build(self, choice: Choice, schema: Schema, settings: TrainSettings, seed: int, device: torch.device) -> Built:
         width = settings.embeddings.width
         settings = settings.model_copy(update={"lr": choice["lr"], **dict(self.options)})
         arch = from_dict(self.arch)

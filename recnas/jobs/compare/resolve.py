@@ -70,7 +70,10 @@ def find_entrant(name: str, entrants: Sequence[Entrant]) -> Entrant:
 
 def _resolve(name: str, data: PreparedData) -> list[Entrant]:
     if name == "all":
-        return [*(HandCrafted(n, n) for n in ZOO if fits(n, data.schema.n_sparse)), OtherLibrary("sklearn-lr", "sklearn-lr")]
+        return [
+            *(HandCrafted(n, n) for n in ZOO if fits(n, data.schema.n_sparse)),
+            OtherLibrary("sklearn-lr", "sklearn-lr"),
+        ]
     if (known := find_name(name)) is not None:
         check_fits(known, data.schema.n_sparse)
         return [HandCrafted(known, known)]

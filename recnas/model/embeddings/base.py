@@ -169,9 +169,7 @@ class Embeddings(ABC):
         opened = [lookup for lookup in self._opened if lookup.leaf.grad is not None]
         self._opened = []
         if len(opened) > 1:
-            joined = Lookup(
-                self, torch.cat([one.ids for one in opened]), torch.cat([one.leaf for one in opened]), None
-            )
+            joined = Lookup(self, torch.cat([one.ids for one in opened]), torch.cat([one.leaf for one in opened]), None)
             joined.leaf.grad = torch.cat([one.leaf.grad for one in opened if one.leaf.grad is not None])
             opened = [joined]
         for lookup in opened:

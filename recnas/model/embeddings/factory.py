@@ -44,9 +44,7 @@ def build_embeddings(
     _check_choice("backend", backend, get_args(Backend))
     _check_choice("optimizer", optimizer, get_args(Optimizer))
     if width < 1 or (backend == "fused" and width % 4):
-        raise ConfigError(
-            f"embeddings.width is {width}; fused needs a multiple of 4, plain any positive number."
-        )
+        raise ConfigError(f"embeddings.width is {width}; fused needs a multiple of 4, plain any positive number.")
     if isinstance(seed, torch.Generator):
         seed = int(torch.randint(2**62, (), generator=seed))
     device = torch.device(device)

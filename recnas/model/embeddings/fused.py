@@ -53,9 +53,7 @@ def load_kernels() -> Kernels:
         try:
             with _quiet():
                 _loaded = _import_kernels()
-        except (
-            Exception
-        ) as error:  # a wrong triple fails as ImportError, OSError, RuntimeError, AttributeError ...
+        except Exception as error:  # a wrong triple fails as ImportError, OSError, RuntimeError, AttributeError ...
             _loaded = _missing(error)
             raise _loaded from error
     if isinstance(_loaded, BackendMissing):

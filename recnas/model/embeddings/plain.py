@@ -39,9 +39,7 @@ class PlainEmbeddings(Embeddings):
     ) -> None:
         super().__init__(row_map, width, optimizer, lr, eps, device)
         self._table = _empty((row_map.total, width), home)
-        self._sums = _empty(
-            (row_map.total, width) if optimizer == "adagrad" else (row_map.total,), home
-        ).zero_()
+        self._sums = _empty((row_map.total, width) if optimizer == "adagrad" else (row_map.total,), home).zero_()
         for name, start, rows in zip(row_map.names, row_map.starts, row_map.rows):
             self.weights[name] = self._table[start : start + rows]
             self.sums[name] = self._sums[start : start + rows]

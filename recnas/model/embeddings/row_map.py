@@ -36,9 +36,7 @@ class RowMap:
     def check(self, ids: Tensor) -> None:
         """Raise `DataError` for the first column that holds an id its table does not have."""
         if ids.ndim != 2 or ids.shape[1] != len(self.names) or ids.dtype != torch.int64:
-            raise DataError(
-                f"ids must be int64 [B, {len(self.names)}], but are {ids.dtype} {list(ids.shape)}."
-            )
+            raise DataError(f"ids must be int64 [B, {len(self.names)}], but are {ids.dtype} {list(ids.shape)}.")
         if ids.numel() == 0 or ids.is_meta:
             return
         wrong = (ids.amin(0) < 0) | (ids.amax(0) >= self._true_size)

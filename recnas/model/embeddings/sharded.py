@@ -118,9 +118,7 @@ class ShardedEmbeddings(Embeddings):
             # The state's pieces come in the order of the weights'.
             sums = [one.tensor for one in state.local_shards()] if state is not None else []
             if len(sums) != len(here):
-                raise RunError(
-                    f"torchrec keeps {len(here)} pieces of column {name} but {len(sums)} of its state."
-                )
+                raise RunError(f"torchrec keeps {len(here)} pieces of column {name} but {len(sums)} of its state.")
             sums_here = dict(zip(here, sums))
             for shard in table.metadata().shards_metadata:
                 place = tuple(shard.shard_offsets)
@@ -169,9 +167,7 @@ class ShardedEmbeddings(Embeddings):
         for ids, sent in zip(exchange.ids, exchange.sent):
             if sent.grad is None or not sent.numel():
                 continue
-            lengths = ids.lengths().view(
-                -1, sent.shape[0]
-            )  # [columns of tables held here, B]: one id or none
+            lengths = ids.lengths().view(-1, sent.shape[0])  # [columns of tables held here, B]: one id or none
             widths = self._widths(ids.keys(), sent.shape[1])
             for rows, present, grad in zip(
                 ids.values().split(ids.length_per_key()), lengths, sent.grad.split(widths, dim=1)
@@ -252,10 +248,7 @@ class ShardedEmbeddings(Embeddings):
     def bytes_here(self) -> int:
         """Memory of the parts that this process holds."""
         return sum(
-            tensor.nbytes
-            for shard in self.shards
-            for tensor in (shard.weights, shard.sums)
-            if tensor is not None
+            tensor.nbytes for shard in self.shards for tensor in (shard.weights, shard.sums) if tensor is not None
         )
 
     @torch.no_grad()

@@ -62,17 +62,14 @@ def table_keys(row_map: RowMap) -> list[str]:
     return [f"t{i}" for i in range(len(row_map.names))]
 
 
-def meta_tables(
-    keys: Sequence[str], rows: Sequence[int], width: int, optimizer: Optimizer | None = None
-) -> Any:
+def meta_tables(keys: Sequence[str], rows: Sequence[int], width: int, optimizer: Optimizer | None = None) -> Any:
     """An EmbeddingBagCollection that takes no memory. With an optimizer, the planner counts its state too."""
     from torchrec.modules.embedding_modules import EmbeddingBagCollection
     from torchrec.optim import RowWiseAdagrad
 
     config = load_kernels().table_config
     tables = [
-        config(name=key, embedding_dim=width, num_embeddings=n, feature_names=[key])
-        for key, n in zip(keys, rows)
+        config(name=key, embedding_dim=width, num_embeddings=n, feature_names=[key]) for key, n in zip(keys, rows)
     ]
     with torch.random.fork_rng(devices=[]):
         collection = EmbeddingBagCollection(tables=tables, device=torch.device("meta"))
@@ -162,9 +159,7 @@ def make_plan(
     chosen = _Chosen()
     with quiet():
         planner = EmbeddingShardingPlanner(
-            topology=Topology(
-                world_size=world, compute_device=device_type, local_world_size=local_world, **cap
-            ),
+            topology=Topology(world_size=world, compute_device=device_type, local_world_size=local_world, **cap),
             batch_size=batch_rows,
             storage_reservation=FixedPercentageStorageReservation(0.0),
             constraints=constraints(rows, width, ways, world),
@@ -212,9 +207,7 @@ def lay_out(
         local = int(os.environ.get("LOCAL_WORLD_SIZE", world))
         rows = dict(zip(keys, row_map.rows))
         try:
-            told[0], _ = make_plan(
-                rows, width, optimizer, ways, device.type, world, local, memory, batch_rows
-            )
+            told[0], _ = make_plan(rows, width, optimizer, ways, device.type, world, local, memory, batch_rows)
         except Exception as error:
             told[1] = _does_not_fit(error, row_map, width, optimizer, ways, memory, world)
     dist.broadcast_object_list(told, 0)

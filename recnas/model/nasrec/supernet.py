@@ -75,17 +75,11 @@ class Supernet(nn.Module):
     ) -> None:
         super().__init__()
         self.space = space
-        self.shape = replace(
-            shape, dense_max=max(space.rules.dense_dims), sparse_max=max(space.rules.sparse_dims)
-        )
+        self.shape = replace(shape, dense_max=max(space.rules.dense_dims), sparse_max=max(space.rules.sparse_dims))
         full = build_plan(space.full_path(), self.shape, sliced=False, elide=False)
         for param in full.params:
             # The storages themselves never receive a gradient: only leaf views do.
-            values = (
-                fill(torch.empty(param.shape), param.init, generator)
-                if tensors is None
-                else tensors[param.name]
-            )
+            values = fill(torch.empty(param.shape), param.init, generator) if tensors is None else tensors[param.name]
             attach(self, param.name, nn.Parameter(values, requires_grad=False))
 
     @property
@@ -145,9 +139,7 @@ class Supernet(nn.Module):
     def set_extra_state(self, state: Any) -> None:
         self._check_description(state)
 
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> Any:
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Load weights; a checkpoint of another space or shape is refused before anything is written."""
         if _DESCRIPTION in state_dict:
             self._check_description(state_dict[_DESCRIPTION])

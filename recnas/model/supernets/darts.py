@@ -104,9 +104,7 @@ class DartsSuper(SupernetSpec):
                 for place, op in enumerate(DARTS_OPS):
                     here = f"{name}.edge{source}-{node}.{op}"
                     make = partial(self.parts.op, net, here, op, values[source], width, stride)
-                    terms.append(
-                        ([(f"{kind}.inputs{node}", source), (f"{kind}.op{source}-{node}", place)], make)
-                    )
+                    terms.append(([(f"{kind}.inputs{node}", source), (f"{kind}.op{source}-{node}", place)], make))
             values.append(net.mix(terms))
         return net.cat(values[INPUTS:])
 

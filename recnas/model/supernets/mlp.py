@@ -18,9 +18,9 @@ class MlpSuper(SupernetSpec):
 
     def __init__(self, space: MlpSpace, skeleton: MlpSkeleton) -> None:
         self.space, self.skeleton = space, skeleton
-        self.decisions = tuple(
-            Decision(f"activation{n}", len(ACTIVATIONS)) for n in range(1, space.layers)
-        ) + tuple(Decision(f"skip{n}", 2) for n in range(2, space.layers))
+        self.decisions = tuple(Decision(f"activation{n}", len(ACTIVATIONS)) for n in range(1, space.layers)) + tuple(
+            Decision(f"skip{n}", 2) for n in range(2, space.layers)
+        )
 
     def input_shape(self) -> Shape:
         return self.skeleton.inputs

@@ -61,9 +61,7 @@ class OneShotSuper(SupernetSpec):
             found[f"inputs{node}"] = members[0] if pick is None else pick @ members
         options = self._options(self.last, self.joins)
         for part in range(self.joins):
-            found[f"part{part}"] = some @ membership([(option[part],) for option in options], self.last).to(
-                some
-            )
+            found[f"part{part}"] = some @ membership([(option[part],) for option in options], self.last).to(some)
         return found
 
     def run(self, net: Any, x: Any) -> Any:
@@ -107,8 +105,7 @@ class OneShotSuper(SupernetSpec):
     def arch(self, choices: Sequence[int]) -> OneShotArch:
         chosen = dict(zip((decision.name for decision in self.decisions), choices, strict=True))
         parents = [
-            self._options(node, many)[chosen.get(f"parents{node}", 0)]
-            for node, many in enumerate(self.wanted, start=1)
+            self._options(node, many)[chosen.get(f"parents{node}", 0)] for node, many in enumerate(self.wanted, start=1)
         ]
         parents.append(self._options(self.last, self.joins)[chosen["output"]])
         return OneShotArch(tuple(parents), tuple(OPS[chosen[f"op{node}"]] for node in range(1, self.last)))

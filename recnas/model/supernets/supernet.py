@@ -59,9 +59,7 @@ class CellSupernet(nn.Module):
         return self.plan.run(_Running(params, gates), images)
 
 
-def build_supernet(
-    space: str, classes: int = 10, image: int = 32, seed: int = 0, **sizes: Any
-) -> CellSupernet:
+def build_supernet(space: str, classes: int = 10, image: int = 32, seed: int = 0, **sizes: Any) -> CellSupernet:
     """The supernet of a space; `sizes` are `channels`, `cells` (and `layers`, `width` of the MLP space)."""
     builder = SUPERNETS.get(space)
     if builder is None:
@@ -75,9 +73,7 @@ def build_supernet(
     return CellSupernet(builder.make(classes, image, **sizes), seed)
 
 
-def one_hot(
-    plan: SupernetSpec, choices: Sequence[int], dtype: torch.dtype = torch.float32
-) -> dict[str, Tensor]:
+def one_hot(plan: SupernetSpec, choices: Sequence[int], dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
     """The picks of a discrete network, by decision."""
     picks = {}
     for decision, choice in zip(plan.decisions, choices, strict=True):
@@ -91,9 +87,7 @@ def one_hot(
 class _Counting(Counting):
     """Lists the parameters of all operations, whatever the gates."""
 
-    def mix(
-        self, terms: Sequence[tuple[Sequence[Factor], Callable[[], Shape]]], like: Shape | None = None
-    ) -> Shape:
+    def mix(self, terms: Sequence[tuple[Sequence[Factor], Callable[[], Shape]]], like: Shape | None = None) -> Shape:
         shapes = [make() for _, make in terms]
         if like is not None:
             shapes.append(like)
@@ -110,9 +104,7 @@ class _Running(Running):
         self.follows = any(gate.requires_grad for gate in gates.values())
         self.constants = {name: leaf.detach() for name, leaf in params.items()}
 
-    def mix(
-        self, terms: Sequence[tuple[Sequence[Factor], Callable[[], Tensor]]], like: Tensor | None = None
-    ) -> Tensor:
+    def mix(self, terms: Sequence[tuple[Sequence[Factor], Callable[[], Tensor]]], like: Tensor | None = None) -> Tensor:
         """The sum of terms times their gates; zeros in the shape of `like` if nothing is left."""
         parts = []
         for factors, make in terms:

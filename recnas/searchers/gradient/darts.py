@@ -51,7 +51,9 @@ def alpha_gradient(
     step = _gradient(train_loss(weights, {name: leaf.detach() for name, leaf in alphas.items()}), weights)
     ahead = _leaves({name: leaf - xi * step[name] for name, leaf in weights.items()})
     loss = valid_loss(ahead, alphas)
-    both = _gradient(loss, {f"w {name}": leaf for name, leaf in ahead.items()} | {f"a {name}": leaf for name, leaf in alphas.items()})
+    both = _gradient(
+        loss, {f"w {name}": leaf for name, leaf in ahead.items()} | {f"a {name}": leaf for name, leaf in alphas.items()}
+    )
     vector = {name: both[f"w {name}"] for name in weights}
     if hessian == "exact":
         product = _exact(train_loss, weights, alphas, vector)
@@ -67,7 +69,9 @@ def _exact(train_loss: Loss, weights: Tensors, alphas: Tensors, vector: Tensors)
     return _gradient(torch.stack(parts).sum(), alphas)
 
 
-def _difference(train_loss: Loss, weights: Tensors, alphas: Tensors, vector: Tensors, reach: float) -> dict[str, Tensor]:
+def _difference(
+    train_loss: Loss, weights: Tensors, alphas: Tensors, vector: Tensors, reach: float
+) -> dict[str, Tensor]:
     """Equation 8: gradients by alpha at two points along the vector, `reach` to each side."""
     norm = torch.stack([part.square().sum() for part in vector.values()]).sum().sqrt().item()
     if norm == 0:

@@ -18,11 +18,15 @@ class NasiSettings(Settings):
     steps: int = Field(100, ge=1)  # T; the paper's longer search has 4 T
     batch_size: int = Field(64, ge=2)  # images per step
     mu: float = Field(2.0, ge=0)  # weight of what lies above the limit nu
-    nu: Literal["mean", "median", "adaptive"] | float = "mean"  # limit of the trace: a number, from random architectures, or moving along
+    nu: Literal["mean", "median", "adaptive"] | float = (
+        "mean"  # limit of the trace: a number, from random architectures, or moving along
+    )
     nu_archs: int = Field(50, ge=1)  # of "mean" and "median": random architectures
     nu_first: float = Field(1000.0, gt=0)  # of "adaptive": nu_0
     estimator: Literal["straight-through", "averages"] = "straight-through"  # of the gradient by alpha
-    scale: Literal["largest", "own"] = "largest"  # of "straight-through": a step's gradient is divided by the largest norm so far, or by its own
+    scale: Literal["largest", "own"] = (
+        "largest"  # of "straight-through": a step's gradient is divided by the largest norm so far, or by its own
+    )
     temperature: float = Field(1.0, gt=0)  # of the Gumbel softmax
     labels: Literal["true", "random"] = "true"  # of the images, or drawn at random
     inputs: Literal["data", "gaussian"] = "data"  # the images, or noise

@@ -58,9 +58,7 @@ class DartsArch:
                 faults += wrong
             concat = fields.get(f"{name}_concat")
             if concat is not None and _numbers(concat) != [2, 3, 4, 5]:
-                faults.append(
-                    f"{name}_concat joins {concat!r}; here a cell joins its four nodes, range(2, 6)"
-                )
+                faults.append(f"{name}_concat joins {concat!r}; here a cell joins its four nodes, range(2, 6)")
         if faults:
             raise _malformed(faults)
         return cls(cells["normal"], cells["reduce"])
@@ -120,9 +118,7 @@ def canonical_cell(cell: Cell) -> Cell:
         new = {0: 0, 1: 1} | {INPUTS + old: INPUTS + place for place, old in enumerate(order)}
         if any(new[source] >= INPUTS + place for place, old in enumerate(order) for _, source in cell[old]):
             continue
-        written = tuple(
-            tuple(sorted((new[source], OPS.index(op)) for op, source in cell[old])) for old in order
-        )
+        written = tuple(tuple(sorted((new[source], OPS.index(op)) for op, source in cell[old])) for old in order)
         if best is None or written < best:
             best = written
     assert best is not None
@@ -166,9 +162,7 @@ def _numbers(concat: Any) -> list[int] | None:
         bounds = concat[1]
         whole = 1 <= len(bounds) <= 2 and all(type(bound) is int for bound in bounds)
         return list(range(*bounds))[:10] if whole else None
-    return (
-        sorted(concat) if isinstance(concat, (list, tuple)) and all(type(n) is int for n in concat) else None
-    )
+    return sorted(concat) if isinstance(concat, (list, tuple)) and all(type(n) is int for n in concat) else None
 
 
 def _malformed(faults: list[str]) -> SpaceError:

@@ -62,13 +62,9 @@ class DartsSkeleton:
     pool_norm: bool = False
 
     def __post_init__(self) -> None:
-        check_at_least(
-            "a DARTS network", channels=(self.channels, 2), cells=(self.cells, 1), classes=(self.classes, 1)
-        )
+        check_at_least("a DARTS network", channels=(self.channels, 2), cells=(self.cells, 1), classes=(self.classes, 1))
         if self.channels % 2:
-            raise ConfigError(
-                f"{self.channels} channels cannot be halved, as reductions do.", "Use an even number."
-            )
+            raise ConfigError(f"{self.channels} channels cannot be halved, as reductions do.", "Use an even number.")
         if self.stem not in ("cifar", "imagenet"):
             raise ConfigError(f"there is no stem {self.stem!r}.", "Use cifar or imagenet.")
         step = 4 if self.stem == "cifar" else 32
@@ -158,9 +154,7 @@ class DartsBlueprint(Blueprint):
         return net.cat(values[INPUTS:])
 
     def mixed(self, net: Pass[Any], name: str, x: Any, width: int) -> Any:
-        return net.norm(
-            f"{name}.norm", net.conv(f"{name}.conv", net.activate(x), width, 1), self.skeleton.affine
-        )
+        return net.norm(f"{name}.norm", net.conv(f"{name}.conv", net.activate(x), width, 1), self.skeleton.affine)
 
     def halved(self, net: Pass[Any], name: str, x: Any, width: int) -> Any:
         """Half the side: two 1x1 convolutions of stride 2, on the even and on the odd positions."""

@@ -111,11 +111,7 @@ class DartsSpace(VisionSpace[DartsArch]):
     def from_dict(self, data: dict[str, Any]) -> DartsArch:
         if isinstance(data, dict) and isinstance(data.get("arch"), str):
             return DartsArch.from_text(data["arch"])
-        if (
-            not isinstance(data, dict)
-            or data.get("space", NAME) != NAME
-            or not {"normal", "reduce"} <= set(data)
-        ):
+        if not isinstance(data, dict) or data.get("space", NAME) != NAME or not {"normal", "reduce"} <= set(data):
             raise SpaceError(
                 f"{str(data)[:80]} does not describe a DARTS architecture",
                 f'write {{"space": "{NAME}", "normal": [["sep_conv_3x3", 0], ...], "reduce": [...]}} '

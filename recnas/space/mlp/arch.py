@@ -32,9 +32,7 @@ class MlpArch:
     def from_text(cls, text: str, width: int) -> MlpArch:
         """The inverse of `text`; raises `SpaceError` naming what is wrong."""
         parts = text.strip().split("-")
-        arch = cls(
-            tuple(part.removesuffix("+") for part in parts), tuple(p.endswith("+") for p in parts[1:]), width
-        )
+        arch = cls(tuple(part.removesuffix("+") for part in parts), tuple(p.endswith("+") for p in parts[1:]), width)
         faults = faults_of(arch)
         if parts[0].endswith("+"):
             faults.append("the first layer has no skip around it")
@@ -51,9 +49,7 @@ def faults_of(arch: MlpArch) -> list[str]:
     if len(arch.activations) < 2:
         faults.append(f"{len(arch.activations)} activations, fewer than 2")
     if len(arch.skips) != max(len(arch.activations) - 1, 0):
-        faults.append(
-            f"{len(arch.skips)} skips for {len(arch.activations)} activations; the first layer has none"
-        )
+        faults.append(f"{len(arch.skips)} skips for {len(arch.activations)} activations; the first layer has none")
     for kind in dict.fromkeys(arch.activations):
         if kind not in ACTIVATIONS:
             faults.append(f"unknown activation {kind!r} ({nearest_name(str(kind), ACTIVATIONS)})")

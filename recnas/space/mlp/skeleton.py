@@ -45,9 +45,7 @@ class MlpSkeleton:
     def __post_init__(self) -> None:
         check_at_least("an MLP", inputs=(prod(self.inputs), 1), classes=(self.classes, 1))
         if self.parametrisation not in ("ntk", "standard"):
-            raise ConfigError(
-                f"there is no parametrisation {self.parametrisation!r}.", "Use ntk or standard."
-            )
+            raise ConfigError(f"there is no parametrisation {self.parametrisation!r}.", "Use ntk or standard.")
         if self.gain <= 0 or (self.first_gain is not None and self.first_gain <= 0) or not 0 < self.slope < 1:
             raise ConfigError(
                 f"gains must be above 0 and the slope between 0 and 1 (got {self.gain}, {self.first_gain}, {self.slope})."

@@ -63,9 +63,7 @@ class MlpSpace(VisionSpace[MlpArch]):
         if arch.width != self.width:
             faults.append(f"width {arch.width} where the space has {self.width}")
         if faults:
-            raise SpaceError(
-                f"not a network of the MLP space: {'; '.join(faults)}", f"use {', '.join(ACTIVATIONS)}"
-            )
+            raise SpaceError(f"not a network of the MLP space: {'; '.join(faults)}", f"use {', '.join(ACTIVATIONS)}")
 
     def size(self) -> int:
         return len(ACTIVATIONS) ** (self.layers - 1) * 2 ** (self.layers - 2)

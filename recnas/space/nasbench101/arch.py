@@ -84,9 +84,7 @@ class Nb101Arch:
             raise SpaceError(f"not a NAS-Bench-101 cell: {'; '.join(faults)}", f"use {', '.join(OPS)}")
         pruned = prune(cell)
         if pruned is None:
-            raise SpaceError(
-                "not a NAS-Bench-101 cell: no path leads from its input to its output", "add an edge"
-            )
+            raise SpaceError("not a NAS-Bench-101 cell: no path leads from its input to its output", "add an edge")
         return pruned
 
 
@@ -95,9 +93,7 @@ def shape_faults(cell: Nb101Arch) -> list[str]:
     n = cell.vertices
     faults = []
     if n < 2 or any(len(row) != n for row in cell.matrix):
-        return [
-            f"the matrix must be square with at least 2 rows, but has rows of {[len(r) for r in cell.matrix]}"
-        ]
+        return [f"the matrix must be square with at least 2 rows, but has rows of {[len(r) for r in cell.matrix]}"]
     if n > VERTICES:
         faults.append(f"{n} vertices, more than {VERTICES}")
     if any(bit not in (0, 1) for row in cell.matrix for bit in row):
@@ -198,9 +194,7 @@ def official_hash(cell: Nb101Arch) -> str:
     """
     n = cell.vertices
     labels = [-1, *(OPS.index(op) for op in cell.ops), -2]
-    names = [
-        _md5(str((sum(cell.matrix[v]), sum(row[v] for row in cell.matrix), labels[v]))) for v in range(n)
-    ]
+    names = [_md5(str((sum(cell.matrix[v]), sum(row[v] for row in cell.matrix), labels[v]))) for v in range(n)]
     for _ in range(n):
         names = [
             _md5(

@@ -58,9 +58,7 @@ class Nb101Space(VisionSpace[Nb101Arch]):
         while True:  # about three draws in four are cells
             coins = rng.integers(2, size=(VERTICES, VERTICES))
             ops = tuple(OPS[int(i)] for i in rng.integers(len(OPS), size=VERTICES - 2))
-            matrix = tuple(
-                tuple(int(coins[i, j]) if i < j else 0 for j in range(VERTICES)) for i in range(VERTICES)
-            )
+            matrix = tuple(tuple(int(coins[i, j]) if i < j else 0 for j in range(VERTICES)) for i in range(VERTICES))
             cell = prune(Nb101Arch(matrix, ops))
             if cell is not None and len(cell.edges) <= EDGES:
                 return cell

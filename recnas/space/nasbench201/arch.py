@@ -70,17 +70,13 @@ class Nb201Arch:
     @classmethod
     def from_digits(cls, digits: str) -> Nb201Arch:
         if len(digits) != len(EDGES) or not set(digits) <= set("01234"):
-            raise SpaceError(
-                f"{digits!r} is not a NAS-Bench-201 cell", "write six digits from 0 to 4, e.g. 341311"
-            )
+            raise SpaceError(f"{digits!r} is not a NAS-Bench-201 cell", "write six digits from 0 to 4, e.g. 341311")
         return cls(tuple(OPS[int(digit)] for digit in digits))
 
     @classmethod
     def from_number(cls, number: int) -> Nb201Arch:
         if not 0 <= number < SIZE:
-            raise SpaceError(
-                f"NAS-Bench-201 has no cell number {number}", f"cells are numbered 0 to {SIZE - 1}"
-            )
+            raise SpaceError(f"NAS-Bench-201 has no cell number {number}", f"cells are numbered 0 to {SIZE - 1}")
         ops = []
         for _ in EDGES:
             number, digit = divmod(number, len(OPS))

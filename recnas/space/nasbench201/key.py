@@ -81,8 +81,7 @@ def compile_cell(arch: Nb201Arch) -> tuple[CellProgram, tuple[int, ...]]:
     draft = _Draft(arch)
     best, order = min((_renumber(draft, order), order) for order in draft.orders())
     steps = tuple(
-        CellOp(draft.ops[old], best[new], label)
-        for new, (old, label) in enumerate(zip(order, draft.labels(order)))
+        CellOp(draft.ops[old], best[new], label) for new, (old, label) in enumerate(zip(order, draft.labels(order)))
     )
     number = {old: new for new, old in enumerate(order, start=1)}
     return CellProgram(steps, best[-1]), tuple(number.get(old, 0) if old else 0 for old in draft.at_edge)

@@ -60,14 +60,10 @@ class Nb201Skeleton:
 
     def __post_init__(self) -> None:
         faults = [
-            f"{name} is {getattr(self, name)}"
-            for name in ("channels", "cells", "classes")
-            if getattr(self, name) < 1
+            f"{name} is {getattr(self, name)}" for name in ("channels", "cells", "classes") if getattr(self, name) < 1
         ]
         if faults:
-            raise ConfigError(
-                f"a NAS-Bench-201 network cannot be built: {', '.join(faults)}.", "Use 1 or more."
-            )
+            raise ConfigError(f"a NAS-Bench-201 network cannot be built: {', '.join(faults)}.", "Use 1 or more.")
         if self.image < 4 or self.image % 4:
             raise ConfigError(
                 f"images of {self.image} pixels cannot be halved twice.",

@@ -55,9 +55,7 @@ class Nb201Space(VisionSpace[Nb201Arch]):
             if op not in OPS:
                 faults.append(f"unknown operation {op!r} ({nearest_name(str(op), OPS)})")
         if faults:
-            raise SpaceError(
-                f"not a NAS-Bench-201 cell: {'; '.join(faults)}", f"give {len(EDGES)} of {', '.join(OPS)}"
-            )
+            raise SpaceError(f"not a NAS-Bench-201 cell: {'; '.join(faults)}", f"give {len(EDGES)} of {', '.join(OPS)}")
 
     def size(self) -> int:
         return SIZE
@@ -85,11 +83,7 @@ class Nb201Space(VisionSpace[Nb201Arch]):
         return {"space": NAME, "arch": arch.text}
 
     def from_dict(self, data: dict[str, Any]) -> Nb201Arch:
-        if (
-            not isinstance(data, dict)
-            or data.get("space", NAME) != NAME
-            or not isinstance(data.get("arch"), str)
-        ):
+        if not isinstance(data, dict) or data.get("space", NAME) != NAME or not isinstance(data.get("arch"), str):
             raise SpaceError(
                 f"{data!r} does not describe a NAS-Bench-201 cell",
                 f'write {{"space": "{NAME}", "arch": "|nor_conv_3x3~0|+|..."}}',

@@ -62,9 +62,7 @@ def parse_arch(text: str) -> NasrecArch:
 def dump_arch(arch: NasrecArch, format: str = RECNAS) -> str:
     """The architecture as JSON text in one of the formats `recnas` and `nasrec`, a block per line."""
     if format not in (RECNAS, NASREC):
-        raise SpaceError(
-            f"unknown architecture format {format!r}", nearest_name(str(format), (RECNAS, NASREC))
-        )
+        raise SpaceError(f"unknown architecture format {format!r}", nearest_name(str(format), (RECNAS, NASREC)))
     data = to_dict(arch) if format == RECNAS else to_reference(arch)
     return "{\n" + ",\n".join(f' "{name}": {_one_line_each(value)}' for name, value in data.items()) + "\n}\n"
 

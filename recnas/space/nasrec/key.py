@@ -50,9 +50,7 @@ def canonical(arch: NasrecArch, renumber: bool = True) -> dict[str, Any]:
     live = live_parts(arch)
     kept = [b for b, parts in enumerate(live, start=1) if parts.dense or parts.sparse]
     position = {0: 0} | {b: (rank if renumber else b) for rank, b in enumerate(kept, start=1)}
-    blocks = [
-        {"at": position[b], **_effective_genes(arch.blocks[b - 1], live[b - 1], position)} for b in kept
-    ]
+    blocks = [{"at": position[b], **_effective_genes(arch.blocks[b - 1], live[b - 1], position)} for b in kept]
     return {"family": FAMILY, "blocks": blocks}
 
 

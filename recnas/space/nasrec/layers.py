@@ -119,9 +119,7 @@ class LayerBuilder(ABC):
             return Layer()
         return self.linear(name, out, columns, uses=uses)
 
-    def output(
-        self, name: str, out: int, columns: Sequence[Span], width: int, bias: bool | None = None
-    ) -> Layer:
+    def output(self, name: str, out: int, columns: Sequence[Span], width: int, bias: bool | None = None) -> Layer:
         """A Linear from `width` that may be elided and a LayerNorm that stays. `columns` may cover less
         than `width`: the rest multiplies padding and exists in the standalone form only."""
         norm = self.norm(name, out) if self.shape.layernorm else None

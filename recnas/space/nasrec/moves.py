@@ -76,9 +76,7 @@ def effective_genes(arch: NasrecArch, rules: NasrecRules) -> dict[int, tuple[str
 
 def _genes_in_use(block: Block, live: LiveBlock, read: ReadBlock) -> Iterator[str]:
     """Fields the logit depends on, in a fixed order: a mutation picks among them by number."""
-    read_fields = fields_read(
-        (block.dense_ops if live.dense else ()) + (block.sparse_ops if live.sparse else ())
-    )
+    read_fields = fields_read((block.dense_ops if live.dense else ()) + (block.sparse_ops if live.sparse else ()))
     if live.dense:
         yield from ("dense_ops", "dense_dim")
     yield from (field for field in ("dense_in", "left", "right") if field in read_fields)

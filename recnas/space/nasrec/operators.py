@@ -116,9 +116,7 @@ def _dot(build: LayerBuilder, name: str, block: Block) -> DotLayers:
     dense = build.projection(f"{name}.dense", width, build.dense_spans(block.dense_in))
     rows = build.projection(f"{name}.rows", p, build.row_spans(block.sparse_in), uses=width)
     build.products((p + 1) ** 2 * width)  # the whole Gram matrix
-    return DotLayers(
-        dense, rows, build.output(f"{name}.out", block.dense_dim, [Span("", 0, products)], products)
-    )
+    return DotLayers(dense, rows, build.output(f"{name}.out", block.dense_dim, [Span("", 0, products)], products))
 
 
 def _gate(build: LayerBuilder, name: str, block: Block) -> GateLayers:

@@ -80,9 +80,7 @@ class Plan:
 
 
 @lru_cache(maxsize=512)
-def build_plan(
-    arch: NasrecArch, shape: NetShape, sliced: bool, keep_dead: bool = False, elide: bool = True
-) -> Plan:
+def build_plan(arch: NasrecArch, shape: NetShape, sliced: bool, keep_dead: bool = False, elide: bool = True) -> Plan:
     """Plan of an architecture.
 
     Args:

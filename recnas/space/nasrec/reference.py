@@ -41,9 +41,7 @@ def looks_like_reference(data: Any) -> bool:
 
 def from_reference(data: Any) -> NasrecArch:
     """The architecture in parsed JSON; lists of inputs may come in any order, as they do there."""
-    need_keys(
-        "the architecture", data, ("micro", "macro", "num_blocks", "config"), ("use_layernorm", "test_loss")
-    )
+    need_keys("the architecture", data, ("micro", "macro", "num_blocks", "config"), ("use_layernorm", "test_loss"))
     space = space_name("config", data["config"], list(ALIASES))
     micro, macro = block_list("micro", data["micro"]), block_list("macro", data["macro"])
     if not len(micro) == len(macro) == data["num_blocks"]:
@@ -72,9 +70,7 @@ def from_reference(data: Any) -> NasrecArch:
     return NasrecArch(space, tuple(blocks))
 
 
-def to_reference(
-    arch: NasrecArch, use_layernorm: bool = True, test_loss: float | None = None
-) -> dict[str, Any]:
+def to_reference(arch: NasrecArch, use_layernorm: bool = True, test_loss: float | None = None) -> dict[str, Any]:
     """The architecture as JSON-able data in this format; `test_loss` is left out unless given."""
     if arch.space not in _CONFIG_NAME:
         raise SpaceError(
@@ -104,7 +100,5 @@ def _active_operators(b: int, active: Any, nodes: tuple[str, ...]) -> list[str]:
     listed = ", ".join(f"{number} {op}" for number, op in enumerate(nodes))
     valid = isinstance(active, list) and all(is_int(n) and 0 <= n < len(nodes) for n in active)
     if not valid:
-        raise SpaceError(
-            f"block {b}: active_nodes is {active!r}", f"give node numbers of this config: {listed}"
-        )
+        raise SpaceError(f"block {b}: active_nodes is {active!r}", f"give node numbers of this config: {listed}")
     return [nodes[n] for n in active]

@@ -99,17 +99,13 @@ class ResnetArch:
             shape = _STAGE.fullmatch(name)
             bottleneck = shape is not None and shape[1] is not None
             if shape is None or len(numbers) != 5 or bottleneck != name.endswith("K1"):
-                faults.append(
-                    f"stage {place}, {name}, must be SuperResK3K3 or SuperResK1K3K1 (or 5, 7) with 5 numbers"
-                )
+                faults.append(f"stage {place}, {name}, must be SuperResK3K3 or SuperResK1K3K1 (or 5, 7) with 5 numbers")
                 continue
             start, width, stride, inner, depth = numbers
             if start != before:
                 faults.append(f"stage {place} reads {start} channels where {before} come in")
             before = width
-            found.append(
-                Stage("bottleneck" if bottleneck else "residual", int(shape[2]), width, inner, depth, stride)
-            )
+            found.append(Stage("bottleneck" if bottleneck else "residual", int(shape[2]), width, inner, depth, stride))
         if len(last) == 4 and last[0] != before:
             faults.append(f"the last convolution reads {last[0]} channels where {before} come in")
         if any(min(s.width, s.inner, s.depth, s.stride) < 1 for s in found):

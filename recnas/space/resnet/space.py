@@ -53,8 +53,7 @@ class ResnetSpace(VisionSpace[ResnetArch]):
             return options[int(rng.integers(len(options)))]
 
         stages = tuple(
-            Stage(**{name: pick(options) for name, options in _CHOICES.items()}, stride=stride)
-            for stride in STRIDES
+            Stage(**{name: pick(options) for name, options in _CHOICES.items()}, stride=stride) for stride in STRIDES
         )
         return ResnetArch(pick(STEMS), stages, pick(LASTS))
 
@@ -123,20 +122,14 @@ class ResnetSpace(VisionSpace[ResnetArch]):
         return {"space": NAME, "arch": arch.text}
 
     def from_dict(self, data: dict[str, Any]) -> ResnetArch:
-        if (
-            not isinstance(data, dict)
-            or data.get("space", NAME) != NAME
-            or not isinstance(data.get("arch"), str)
-        ):
+        if not isinstance(data, dict) or data.get("space", NAME) != NAME or not isinstance(data.get("arch"), str):
             raise SpaceError(
                 f"{str(data)[:80]} does not describe a ResNet-like architecture",
                 f'write {{"space": "{NAME}", "arch": "SuperConvK3BNRELU(3,8,1,1)SuperResK3K3(...)..."}}',
             )
         return ResnetArch.from_text(data["arch"])
 
-    def blueprint(
-        self, arch: ResnetArch, classes: int = 10, image: int = 32, width: float = 1.0
-    ) -> Blueprint:
+    def blueprint(self, arch: ResnetArch, classes: int = 10, image: int = 32, width: float = 1.0) -> Blueprint:
         return ResnetBlueprint(arch, ResnetSkeleton(classes, image, width))
 
     def rows(self, name: str, arch: ResnetArch) -> list[Row]:

@@ -55,7 +55,12 @@ def test_searched_networks_and_the_supernet_start_there_too(seed: int):
     network = new_subnet(arch, shape, seed)
     start_at(FixedNetwork(network), click_logit(RATE, 10_000), dense[:512], embedded[:512])
     supernet = Supernet(space, shape, torch.Generator().manual_seed(seed))
-    start_at(SupernetPaths(supernet, PathSampler(space, seed, 10), head_lr_share=0.05), click_logit(RATE, 10_000), dense[:512], embedded[:512])
+    start_at(
+        SupernetPaths(supernet, PathSampler(space, seed, 10), head_lr_share=0.05),
+        click_logit(RATE, 10_000),
+        dense[:512],
+        embedded[:512],
+    )
     with torch.no_grad():
         assert RATE / 1.5 < network(dense, embedded).sigmoid().mean().item() < RATE * 1.5
         inside = supernet.candidate(arch)(dense[:64], embedded[:64])

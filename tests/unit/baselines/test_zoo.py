@@ -158,9 +158,7 @@ def test_multiply_adds_by_hand():
     assert count_macs(build("lr", SHAPE), SHAPE) == 3
     assert count_macs(build("dnn", SHAPE, {"hidden": (6, 4)}), SHAPE) == 23 * 6 + 6 * 4 + 4
     assert count_macs(build("dcn", SHAPE, {"hidden": (6, 4), "crosses": 3}), SHAPE) == 23 * 4 + 166
-    assert (
-        count_macs(build("dcn-v2", SHAPE, {"hidden": (6, 4), "crosses": 2}), SHAPE) == 2 * 23 * 23 + 23 + 166
-    )
+    assert count_macs(build("dcn-v2", SHAPE, {"hidden": (6, 4), "crosses": 2}), SHAPE) == 2 * 23 * 23 + 23 + 166
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -83,9 +83,7 @@ def test_intervals_equal_brute_force(groups: int):
         assert high - low == pytest.approx(width, rel=0.15)
         assert low == pytest.approx(expected[0], abs=0.12 * width)
         assert high == pytest.approx(expected[1], abs=0.12 * width)
-    mean = np.mean([roc_auc_score(label, s) for s in models]) - np.mean(
-        [roc_auc_score(label, s) for s in references]
-    )
+    mean = np.mean([roc_auc_score(label, s) for s in models]) - np.mean([roc_auc_score(label, s) for s in references])
     assert found.auc == pytest.approx(mean)
     assert found.logloss < 0
     assert found.real
@@ -120,9 +118,7 @@ def test_seed_noise_widens_the_interval():
 def test_repeatable_and_other_rows_are_refused():
     label, one, two = sample(500, 1)
     sums, reference = [row_sums(one, label)], [row_sums(two, label)]
-    assert paired_bootstrap(sums, reference, resamples=100) == paired_bootstrap(
-        sums, reference, resamples=100
-    )
+    assert paired_bootstrap(sums, reference, resamples=100) == paired_bootstrap(sums, reference, resamples=100)
     with pytest.raises(DataError, match="different test rows"):
         paired_bootstrap(sums, [row_sums(two, 1 - label)], resamples=10)
     only = paired_bootstrap([row_sums(one, label * 0)], [row_sums(two, label * 0)], resamples=50)

@@ -106,4 +106,6 @@ def test_an_order_is_followed_from_its_best_score():
     truth = {"a": 0.5, "b": 0.4, "c": 0.45, "d": 0.6}
     curve = order_curve("by score", truth, {"a": 3.0, "b": 0.0, "c": 2.0, "d": 1.0}, 3)
     assert curve.mean == pytest.approx([0.1, 0.05, 0.05])
-    assert order_curve("by score", truth, {"a": 3.0, "b": 0.0, "c": 2.0, "d": 1.0}, 6).mean[3:] == pytest.approx([0.0, 0.0, 0.0])
+    assert order_curve("by score", truth, {"a": 3.0, "b": 0.0, "c": 2.0, "d": 1.0}, 6).mean[3:] == pytest.approx(
+        [0.0, 0.0, 0.0]
+    )

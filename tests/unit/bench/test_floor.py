@@ -40,7 +40,9 @@ def test_below_the_floor():
         (0.0002, None, (-0.02, -0.01), 0.0, False),  # all rows have the same label
     ],
 )
-def test_the_figure_that_is_named_agrees_with_the_verdict(loss: float, entropy: float | None, interval, floor: float, chance: bool):
+def test_the_figure_that_is_named_agrees_with_the_verdict(
+    loss: float, entropy: float | None, interval, floor: float, chance: bool
+):
     """A model called `not better` never stands beside a constant guess with a larger loss, unless chance is named."""
     assert is_below(entropy, interval)
     best = floor_loss(loss, entropy, 0.52)

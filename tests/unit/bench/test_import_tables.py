@@ -75,7 +75,11 @@ def test_the_authors_package_of_201(tmp_path: Path, monkeypatch):
 
         def get_more_info(self, number, dataset, hp, is_random):
             assert is_random is False
-            base = {"cifar10-valid": 10, "cifar10": 20, "cifar100": 30, "ImageNet16-120": 40}[dataset] + number + int(hp) / 1000
+            base = (
+                {"cifar10-valid": 10, "cifar10": 20, "cifar100": 30, "ImageNet16-120": 40}[dataset]
+                + number
+                + int(hp) / 1000
+            )
             return {"test-accuracy": base + 0.5} | ({} if dataset == "cifar10" else {"valid-accuracy": base})
 
     opened = []
@@ -99,8 +103,15 @@ def test_the_authors_package_of_101(tmp_path: Path, monkeypatch):
             return ["h1"]
 
         def get_metrics_from_hash(self, name):
-            fixed = {"module_adjacency": np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]]), "module_operations": ["input", "conv3x3-bn-relu", "output"], "trainable_parameters": 7}
-            runs = [{"final_validation_accuracy": v, "final_test_accuracy": v - 0.1, "final_training_time": 5.0} for v in (0.8, 0.9)]
+            fixed = {
+                "module_adjacency": np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]]),
+                "module_operations": ["input", "conv3x3-bn-relu", "output"],
+                "trainable_parameters": 7,
+            }
+            runs = [
+                {"final_validation_accuracy": v, "final_test_accuracy": v - 0.1, "final_training_time": 5.0}
+                for v in (0.8, 0.9)
+            ]
             return fixed, {4: runs, 108: runs}
 
     monkeypatch.setitem(sys.modules, "nasbench", types.SimpleNamespace(api=None))

@@ -84,9 +84,7 @@ def test_a_missing_table_says_where_it_comes_from_and_belongs(tmp_path, monkeypa
     with pytest.raises(DataError, match=r"is not known\." + advice):
         Nb201Table.read()
     monkeypatch.setenv("RECNAS_TABLES", str(tmp_path))
-    with pytest.raises(
-        DataError, match=f"no NAS-Bench-201 table at {tmp_path / 'nb201.parquet'}[.]" + advice
-    ):
+    with pytest.raises(DataError, match=f"no NAS-Bench-201 table at {tmp_path / 'nb201.parquet'}[.]" + advice):
         Nb201Table.read()
 
 
@@ -120,9 +118,7 @@ def test_figures_that_are_not_there_are_named(tmp_path):
         write_table(tmp_path / "t", ARCHS, range(5), {"mnist_test_200": np.arange(5.0)})
 
 
-REAL = (
-    Path(os.environ.get("RECNAS_SHARED", Path(__file__).parents[3].parent / "shared")) / "data/nb201.parquet"
-)
+REAL = Path(os.environ.get("RECNAS_SHARED", Path(__file__).parents[3].parent / "shared")) / "data/nb201.parquet"
 
 
 @pytest.mark.skipif(not REAL.is_file(), reason="the NAS-Bench-201 table is not at hand")

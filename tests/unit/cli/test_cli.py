@@ -26,9 +26,7 @@ def test_a_mistyped_command_suggests_the_right_one(capsys):
 
 def test_synth_prepare_inspect_from_the_command_line(tmp_path: Path, capsys):
     raw, out = tmp_path / "a.tsv", tmp_path / "d"
-    assert (
-        main(["synth", "criteo", "--rows", "3k", "--seed", "1", "--out", str(raw), "--json", "--quiet"]) == 0
-    )
+    assert main(["synth", "criteo", "--rows", "3k", "--seed", "1", "--out", str(raw), "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 3000
     assert main(["prepare", "criteo", "--raw", str(raw), "--out", str(out), "--json", "--quiet"]) == 0
     prepared = json.loads(capsys.readouterr().out)

@@ -54,13 +54,18 @@ def test_a_run_that_does_not_exist_gets_a_next_step(said, tmp_path: Path):
 
 
 def test_an_architecture_that_does_not_exist_is_what_is_wrong(said, criteo_data, tmp_path: Path):
-    for command in (["cost", "missing.json"], ["train", "missing.json", "--data", criteo_data.path, "--out", tmp_path / "r"]):
+    for command in (
+        ["cost", "missing.json"],
+        ["train", "missing.json", "--data", criteo_data.path, "--out", tmp_path / "r"],
+    ):
         assert "There is no architecture file missing.json" in said(*command)
     assert "is a folder, and an architecture is needed" in said("cost", tmp_path)
 
 
 def test_a_slip_on_the_command_line_is_not_blamed_on_the_file(said, criteo_data, tmp_path: Path):
-    text = said("search", "synthetic/laptop", "--data", criteo_data.path, "--out", tmp_path / "r", "final.candidate=2", "seed=x")
+    text = said(
+        "search", "synthetic/laptop", "--data", criteo_data.path, "--out", tmp_path / "r", "final.candidate=2", "seed=x"
+    )
     assert "the command line has 2 faults" in text
     assert "laptop.yaml" not in text
     mine = tmp_path / "mine.yaml"
@@ -82,8 +87,14 @@ def test_data_can_be_named_both_ways_everywhere(capsys, said, criteo_data, tmp_p
         assert main(["plan", "synthetic/warmup", "--gpus", "1", "--memory", "8GB", "--json", *way]) == 0
         assert str(criteo_data.path) in json.loads(capsys.readouterr().out)["source"]
     assert found[0] == found[1]
-    assert "two data sets are named: a and b" in said("search", "synthetic/laptop", "--data", "a", "data=b", "--out", tmp_path / "r")
-    for command in (["train", arch, "--out", tmp_path / "r"], ["compare", "--models", "lr", "--out", tmp_path / "r"], ["bench", "build", "--out", tmp_path / "r"]):
+    assert "two data sets are named: a and b" in said(
+        "search", "synthetic/laptop", "--data", "a", "data=b", "--out", tmp_path / "r"
+    )
+    for command in (
+        ["train", arch, "--out", tmp_path / "r"],
+        ["compare", "--models", "lr", "--out", tmp_path / "r"],
+        ["bench", "build", "--out", tmp_path / "r"],
+    ):
         text = said(*command)
         assert "a prepared data set is needed" in text
         assert "--data DIR" in text

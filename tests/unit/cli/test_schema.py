@@ -24,7 +24,9 @@ def key_exists(cls: type[BaseModel], key: str) -> bool:
                 if name in one.get("properties", {}):
                     found += _options(one["properties"][name], schema)
         if choice:
-            found = [one for one in found if one.get("properties", {}).get("method", {}).get("const") == choice.rstrip("]")]
+            found = [
+                one for one in found if one.get("properties", {}).get("method", {}).get("const") == choice.rstrip("]")
+            ]
         if not found:
             return False
         nodes = found

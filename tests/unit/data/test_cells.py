@@ -80,9 +80,7 @@ def test_equal_strings_have_equal_keys_and_no_others(raw):
     raw = [cell.replace(b"\t", b" ") for cell in raw]
     strings, bad = parse_strings(cells(raw))
     assert len(set(strings.keys.tolist())) == len(set(raw))
-    assert dict(zip(strings.unique_keys.tolist(), strings.unique_bytes)) == dict(
-        zip(strings.keys.tolist(), raw)
-    )
+    assert dict(zip(strings.unique_keys.tolist(), strings.unique_bytes)) == dict(zip(strings.keys.tolist(), raw))
     for cell, is_bad in zip(raw, bad):
         try:
             cell.decode("utf-8")

@@ -28,9 +28,7 @@ def planes(images: np.ndarray) -> np.ndarray:
 def write_idx(path: Path, array: np.ndarray, packed: bool) -> None:
     header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
     data = header + array.tobytes()
-    (path.with_name(path.name + ".gz") if packed else path).write_bytes(
-        gzip.compress(data) if packed else data
-    )
+    (path.with_name(path.name + ".gz") if packed else path).write_bytes(gzip.compress(data) if packed else data)
 
 
 def test_cifar10_binaries(tmp_path):
@@ -196,8 +194,7 @@ def test_too_few_images_or_none_asked_for():
 
 
 SAMPLE = (
-    Path(os.environ.get("RECNAS_SHARED", Path(__file__).parents[3].parent / "shared"))
-    / "data/cifar10_train_sample.npz"
+    Path(os.environ.get("RECNAS_SHARED", Path(__file__).parents[3].parent / "shared")) / "data/cifar10_train_sample.npz"
 )
 
 

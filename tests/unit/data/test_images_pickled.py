@@ -26,7 +26,12 @@ def pixels(rows: int) -> np.ndarray:
 def test_cifar10_pickles(tmp_path: Path):
     images, labels = pixels(10), list(range(10))
     for n in range(5):
-        batch = {"batch_label": f"{n}", "labels": labels[2 * n : 2 * n + 2], "data": planes(images[2 * n : 2 * n + 2]), "filenames": ["a", "b"]}
+        batch = {
+            "batch_label": f"{n}",
+            "labels": labels[2 * n : 2 * n + 2],
+            "data": planes(images[2 * n : 2 * n + 2]),
+            "filenames": ["a", "b"],
+        }
         (tmp_path / f"data_batch_{n + 1}").write_bytes(pickle.dumps(batch, 2))
     (tmp_path / "test_batch").write_bytes(pickle.dumps({"labels": [7], "data": planes(images[:1])}, 4))
     train, test = load_images("cifar10", tmp_path), load_images("cifar10", tmp_path, "test")
@@ -54,7 +59,9 @@ def test_a_pickle_of_python_2_is_read(tmp_path: Path):
 
 def test_binaries_come_first(tmp_path: Path):
     (tmp_path / "train").write_bytes(b"no pickle")
-    np.hstack([np.zeros((1, 1), np.uint8), np.full((1, 1), 8, np.uint8), planes(pixels(1))]).tofile(tmp_path / "train.bin")
+    np.hstack([np.zeros((1, 1), np.uint8), np.full((1, 1), 8, np.uint8), planes(pixels(1))]).tofile(
+        tmp_path / "train.bin"
+    )
     assert load_images("cifar100", tmp_path).labels.tolist() == [8]
 
 

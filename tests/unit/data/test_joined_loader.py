@@ -17,7 +17,9 @@ def test_every_row_of_both_splits_once_an_epoch(criteo_data):
     batches = list(loader.epoch())
     assert len(batches) == len(loader)
     ids = torch.cat([batch.ids for batch in batches])
-    alone = torch.cat([torch.as_tensor(criteo_data.array(split, "ids").astype("int64")) for split in ("train", "valid")])
+    alone = torch.cat(
+        [torch.as_tensor(criteo_data.array(split, "ids").astype("int64")) for split in ("train", "valid")]
+    )
     assert sorted(map(tuple, ids.tolist())) == sorted(map(tuple, alone.tolist()))
     again = list(loader.epoch())
     assert not all(torch.equal(a.ids, b.ids) for a, b in zip(batches, again) if a.ids.shape == b.ids.shape)

@@ -12,9 +12,7 @@ from recnas.data.lines import split_lines
 from recnas.data.sources import block_at, find_sources, stream_blocks
 from recnas.errors import DataError
 
-line = st.lists(st.text("ab1", max_size=3), min_size=1, max_size=4).map(
-    lambda cells: ",".join(cells).encode()
-)
+line = st.lists(st.text("ab1", max_size=3), min_size=1, max_size=4).map(lambda cells: ",".join(cells).encode())
 
 
 @given(st.lists(line, min_size=1, max_size=30), st.booleans(), st.booleans())
@@ -37,9 +35,7 @@ def test_every_line_is_either_a_row_or_bad(lines, last_newline, returns):
 def test_quotes_are_removed_and_an_open_quote_is_a_bad_line():
     table = split_lines(b'1,"a,b"\n2,"x\n3,"say ""hi"""\n', ",", 2, quoted=True)
     assert [table.cells(1).bytes_of(r) for r in range(2)] == [b"a,b", b'say "hi"']
-    assert [(fault.line, fault.reason) for fault in table.bad] == [
-        (1, "a quote that does not close on its line")
-    ]
+    assert [(fault.line, fault.reason) for fault in table.bad] == [(1, "a quote that does not close on its line")]
 
 
 cell = st.binary(max_size=6).filter(lambda c: b"\n" not in c)

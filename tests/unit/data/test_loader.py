@@ -37,9 +37,7 @@ def test_file_order_gives_the_file(criteo_data: PreparedData):
 
 
 @pytest.mark.parametrize("batch_size", [1, 37, 512, 100_000])
-def test_shuffling_keeps_every_row_once_and_changes_with_seed_and_epoch(
-    criteo_data: PreparedData, batch_size
-):
+def test_shuffling_keeps_every_row_once_and_changes_with_seed_and_epoch(criteo_data: PreparedData, batch_size):
     size = batch_size if batch_size > 1 else 1
     loader = BatchLoader(criteo_data, "train", size, shuffle=True, seed=3, rows=5000 if size == 1 else None)
     first, second = rows_of(loader.epoch()), rows_of(loader.epoch())
@@ -85,9 +83,7 @@ def test_a_position_is_restored_exactly(criteo_data: PreparedData, shuffle, pref
 
 
 def test_workers_share_an_epoch_without_overlap(criteo_data: PreparedData):
-    loaders = [
-        BatchLoader(criteo_data, "train", 100, shuffle=True, seed=1, rank=r, world=3) for r in range(3)
-    ]
+    loaders = [BatchLoader(criteo_data, "train", 100, shuffle=True, seed=1, rank=r, world=3) for r in range(3)]
     assert len({len(loader) for loader in loaders}) == 1
     dealt = [list(loader.epoch()) for loader in loaders]
     single = list(BatchLoader(criteo_data, "train", 100, shuffle=True, seed=1).epoch())

@@ -42,9 +42,7 @@ def test_no_row_is_lost(tmp_path_factory, name: str, bad: list[bytes], seed: int
     recipe = load_recipe(name)
     lines = [good_line(name, k) for k in range(60)]
     for k, text in enumerate(bad):
-        lines.insert(
-            (seed // (k + 1)) % len(lines) + 1, text
-        )  # after the first line, which names the file's kind
+        lines.insert((seed // (k + 1)) % len(lines) + 1, text)  # after the first line, which names the file's kind
     if recipe.header:
         lines.insert(0, recipe.separator.join(recipe.columns or ("label", "price", "user", "item")).encode())
     text = b"\n".join(lines) + b"\n"

@@ -45,9 +45,9 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path):
 
 def test_words_for_a_missing_number_are_missing(tmp_path: Path):
     words = ["", "NA", "NaN", "nan", "null", "NULL", "None", "N/A", "unknown", "not known at all", "-1", "-1.0"]
-    recipe = PRICE_AND_USER.replace("[price]", "[price], fill: -7, missing: ['unknown', 'not known at all', '-1']").replace(
-        "kind: int", "kind: int, missing: [unknown, 'not known at all', '-1']"
-    )
+    recipe = PRICE_AND_USER.replace(
+        "[price]", "[price], fill: -7, missing: ['unknown', 'not known at all', '-1']"
+    ).replace("kind: int", "kind: int, missing: [unknown, 'not known at all', '-1']")
     bad = "".join(f"1,{word},{word if word != '-1.0' else 'NA'}\n" for word in words)
     data = prepared(tmp_path, recipe, "y,price,user\n" + bad + ROWS, vocab_scope="all")
     assert data.manifest["rejects"] == 0
@@ -63,7 +63,16 @@ def test_words_for_a_missing_number_are_missing(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("yes", "no"),
-    [("1", "0"), ("yes", "no"), ("TRUE", "FALSE"), ("True", "false"), ("t", "f"), ("Y", "N"), ("1", "-1"), ("1.0", "0.0")],
+    [
+        ("1", "0"),
+        ("yes", "no"),
+        ("TRUE", "FALSE"),
+        ("True", "false"),
+        ("t", "f"),
+        ("Y", "N"),
+        ("1", "-1"),
+        ("1.0", "0.0"),
+    ],
 )
 def test_labels_in_the_forms_people_write(tmp_path: Path, yes: str, no: str):
     text = "y,price,user\n" + "".join(f"{yes if n % 3 == 0 else no},{n},{n % 4}\n" for n in range(300))
@@ -91,11 +100,11 @@ def test_other_labels_point_to_at_least(tmp_path: Path):
 
 def test_words_and_times_that_cannot_be_read_point_to_the_recipe(tmp_path: Path):
     with pytest.raises(DataError) as caught:
-        prepared(tmp_path, PRICE_AND_USER, "y,price,user\n" + ROWS + '1,unkonwn,3\n1,V,2\n0,unkonwn,2\n')
-    assert 'line 202, column price: not a number (\'unkonwn\')' in str(caught.value)
+        prepared(tmp_path, PRICE_AND_USER, "y,price,user\n" + ROWS + "1,unkonwn,3\n1,V,2\n0,unkonwn,2\n")
+    assert "line 202, column price: not a number ('unkonwn')" in str(caught.value)
     assert 'in the group of price in the recipe: missing: ["unkonwn", "V"]\n' in str(caught.value)
     words = PRICE_AND_USER.replace("[price]", '[price], missing: ["unkonwn", "V"]')  # as it was told
-    assert prepared(tmp_path, words, "y,price,user\n" + ROWS + '1,unkonwn,3\n1,V,2\n').manifest["rejects"] == 0
+    assert prepared(tmp_path, words, "y,price,user\n" + ROWS + "1,unkonwn,3\n1,V,2\n").manifest["rejects"] == 0
     with pytest.raises(DataError, match="If user holds words, move it to a group of kind: string"):
         prepared(tmp_path, PRICE_AND_USER, "y,price,user\n" + "".join(f"1,2,user {n}\n" for n in range(20)), "names")
     for time in ("2024-03-11 06:47:17", "881250949"):
@@ -110,9 +119,18 @@ def test_what_differs_from_finished_data_is_named_with_both_values(tmp_path: Pat
     prepared(tmp_path, PRICE_AND_USER, text)
     (tmp_path / "other.csv").write_text(text + "1,2,3\n")
     with pytest.raises(DataError) as caught:
-        prepare(str(tmp_path / "r.yaml"), [tmp_path / "other.csv"], tmp_path / "data", PrepareOptions(min_count=3), threads=1)
+        prepare(
+            str(tmp_path / "r.yaml"),
+            [tmp_path / "other.csv"],
+            tmp_path / "data",
+            PrepareOptions(min_count=3),
+            threads=1,
+        )
     sizes = [(tmp_path / name).stat().st_size for name in ("log.csv", "other.csv")]
-    assert f"min_count was null, now 3; raw was log.csv ({sizes[0]:,} bytes), now other.csv ({sizes[1]:,} bytes)." in str(caught.value)
+    assert (
+        f"min_count was null, now 3; raw was log.csv ({sizes[0]:,} bytes), now other.csv ({sizes[1]:,} bytes)."
+        in str(caught.value)
+    )
     os.utime(tmp_path / "log.csv", ns=(1, 1))
     with pytest.raises(DataError, match="other options: the raw file was written to since"):
         prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "data", threads=1)
@@ -186,7 +204,12 @@ def test_a_number_beyond_32_bits_is_a_bad_cell(tmp_path: Path):
 
 
 def test_a_refused_first_try_leaves_nothing_behind(tmp_path: Path):
-    for bad in ("y,price,user\n7,1,1\n" + ROWS, "y,price,other\n" + ROWS, "y,price,user\n", "y,price,user\n1,x,1\n" + ROWS):
+    for bad in (
+        "y,price,user\n7,1,1\n" + ROWS,
+        "y,price,other\n" + ROWS,
+        "y,price,user\n",
+        "y,price,user\n1,x,1\n" + ROWS,
+    ):
         with pytest.raises(DataError):
             prepared(tmp_path, PRICE_AND_USER, bad)
         assert not (tmp_path / "data").exists()

@@ -23,9 +23,7 @@ COLUMNS = ["label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1
 @pytest.fixture(scope="module")
 def frame(criteo_file: Path) -> pd.DataFrame:
     """The raw file as pandas reads it, with the split recomputed from its definition."""
-    frame = pd.read_csv(
-        criteo_file, sep="\t", header=None, names=COLUMNS, dtype={f"C{i}": str for i in range(1, 27)}
-    )
+    frame = pd.read_csv(criteo_file, sep="\t", header=None, names=COLUMNS, dtype={f"C{i}": str for i in range(1, 27)})
     tenth = [int(h) * 10 >> 64 for h in row_hash(2018, 0, len(frame))]
     frame["split"] = np.select([np.array(tenth) < 8, np.array(tenth) == 8], ["train", "valid"], "test")
     return frame
@@ -69,9 +67,7 @@ def test_dense_values_and_statistics_equal_pandas(criteo_data: PreparedData, fra
 def test_parquet_and_vocabulary_hold_the_same(criteo_data: PreparedData):
     table = pq.read_table(criteo_data.path / "valid.parquet").to_pandas()
     assert (table.label.to_numpy() == criteo_data.array("valid", "label")).all()
-    assert (
-        table[[f.name for f in criteo_data.schema.sparse]].to_numpy() == criteo_data.array("valid", "ids")
-    ).all()
+    assert (table[[f.name for f in criteo_data.schema.sparse]].to_numpy() == criteo_data.array("valid", "ids")).all()
     vocab = pq.read_table(criteo_data.path / "vocab" / "C3.parquet").to_pandas()
     assert vocab.id.tolist() == list(range(2, criteo_data.schema.sparse[2].rows))
     assert all(int(value, 16) == key for value, key in zip(vocab.value, vocab.key))
@@ -199,9 +195,7 @@ def test_a_disk_that_is_too_small_is_told_before_the_work(criteo_file: Path, tmp
         (lambda row: [*row[:20], "xyz", *row[21:]], 3, "C7", "not hexadecimal"),
     ],
 )
-def test_a_bad_line_is_named_or_skipped_and_counted(
-    criteo_file: Path, tmp_path: Path, change, line, column, reason
-):
+def test_a_bad_line_is_named_or_skipped_and_counted(criteo_file: Path, tmp_path: Path, change, line, column, reason):
     rows = [text.split("\t") for text in criteo_file.read_text().splitlines()[:500]]
     rows[line - 1] = change(rows[line - 1])
     bad = tmp_path / "bad.tsv"
@@ -224,9 +218,7 @@ def test_a_bad_line_is_named_or_skipped_and_counted(
 
 def test_bad_utf8_in_a_text_column_is_a_bad_row(tmp_path: Path):
     recipe = tmp_path / "mine.yaml"
-    recipe.write_text(
-        "name: mine\nseparator: ','\nheader: true\nlabel: {column: y}\nsparse: [{columns: [city]}]\n"
-    )
+    recipe.write_text("name: mine\nseparator: ','\nheader: true\nlabel: {column: y}\nsparse: [{columns: [city]}]\n")
     (tmp_path / "log.csv").write_bytes(b"y,city\n1,Bern\n0,Z\xfcrich\n1,Basel\n" + b"0,Bern\n" * 50)
     with pytest.raises(DataError, match="line 3, column city: not valid UTF-8"):
         prepare(str(recipe), [tmp_path / "log.csv"], tmp_path / "d")
@@ -297,9 +289,7 @@ def test_parquet_input_gives_what_text_gives(tmp_path: Path):
     frame.loc[::9, "user"] = None
     frame.to_csv(tmp_path / "log.csv", index=False)
     frame.to_parquet(tmp_path / "log.parquet")
-    common = (
-        "label: {column: label}\ndense: [{columns: [price]}]\nsparse: [{columns: [user], kind: string}]\n"
-    )
+    common = "label: {column: label}\ndense: [{columns: [price]}]\nsparse: [{columns: [user], kind: string}]\n"
     (tmp_path / "c.yaml").write_text("name: c\nseparator: ','\nheader: true\n" + common)
     (tmp_path / "p.yaml").write_text("name: p\nformat: parquet\n" + common)
     text = prepare(str(tmp_path / "c.yaml"), [tmp_path / "log.csv"], tmp_path / "a")
@@ -315,9 +305,7 @@ def test_avazu_derives_time_and_splits_by_day(tmp_path: Path):
 
     generate("avazu", 5000, 3, tmp_path / "a.csv")
     frame = pd.read_csv(tmp_path / "a.csv", dtype=str)
-    data = prepare(
-        "avazu", [tmp_path / "a.csv"], tmp_path / "d", PrepareOptions(protocol="time-last-day", min_count=1)
-    )
+    data = prepare("avazu", [tmp_path / "a.csv"], tmp_path / "d", PrepareOptions(protocol="time-last-day", min_count=1))
     day = frame.hour.str[:6]
     days = sorted(day.unique())
     assert data.rows("test") == int((day == days[-1]).sum())
@@ -334,13 +322,9 @@ def test_kdd12_joins_profiles_and_keeps_impressions_only_when_asked(tmp_path: Pa
     generate("kdd12", 4000, 3, tmp_path / "t.txt")
     raw = pd.read_csv(tmp_path / "t.txt", sep="\t", header=None, dtype=str)
     profile = pd.read_csv(tmp_path / "userid_profile.txt", sep="\t", header=None, dtype=str).set_index(0)
-    data = prepare(
-        "kdd12", [tmp_path / "t.txt"], tmp_path / "d", PrepareOptions(min_count=1, vocab_scope="all")
-    )
+    data = prepare("kdd12", [tmp_path / "t.txt"], tmp_path / "d", PrepareOptions(min_count=1, vocab_scope="all"))
     assert [f.name for f in data.schema.dense] == ["depth", "position"]
-    with_it = prepare(
-        "kdd12", [tmp_path / "t.txt"], tmp_path / "e", PrepareOptions(with_columns=("impressions",))
-    )
+    with_it = prepare("kdd12", [tmp_path / "t.txt"], tmp_path / "e", PrepareOptions(with_columns=("impressions",)))
     assert [f.name for f in with_it.schema.dense] == ["depth", "position", "impressions"]
     clicks = sum(data.manifest["click_rate"][s] * data.rows(s) for s in ("train", "valid", "test"))
     assert clicks == pytest.approx((raw[0].astype(int) > 0).sum())

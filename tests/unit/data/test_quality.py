@@ -90,7 +90,11 @@ def test_the_share_of_repeated_rows_equals_a_count_by_sets(test, train):
     def blocks(numbers):
         for start in range(0, len(numbers), 7):
             some = np.array(numbers[start : start + 7])
-            yield (some[:, None] / 3).astype(np.float32), (some[:, None] % 5).astype(np.int32), (some % 2).astype(np.int8)
+            yield (
+                (some[:, None] / 3).astype(np.float32),
+                (some[:, None] % 5).astype(np.int32),
+                (some % 2).astype(np.int8),
+            )
 
     expected = sum(number in set(train) for number in test) / len(test)
     assert repeated_share(blocks(test), blocks(train), len(test)) == pytest.approx(expected)

@@ -183,14 +183,18 @@ def test_bad_rows_are_named_or_skipped_as_by_the_local_engine(spark, criteo_file
 
 
 @needs_java
-def test_the_same_command_continues_and_mends(spark, criteo_file: Path, criteo_data: PreparedData, tmp_path: Path, monkeypatch):
+def test_the_same_command_continues_and_mends(
+    spark, criteo_file: Path, criteo_data: PreparedData, tmp_path: Path, monkeypatch
+):
     from recnas.data.spark_prepare import SparkPreparation
 
     def stop(*_):
         raise KeyboardInterrupt
 
     def run() -> PreparedData:
-        return prepare("criteo", [criteo_file], tmp_path / "d", PrepareOptions(min_count=5), memory=SMALL, engine="spark")
+        return prepare(
+            "criteo", [criteo_file], tmp_path / "d", PrepareOptions(min_count=5), memory=SMALL, engine="spark"
+        )
 
     with monkeypatch.context() as patch:
         patch.setattr(SparkPreparation, "_string_together", stop)

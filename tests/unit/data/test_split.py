@@ -12,9 +12,7 @@ def chunks_of(labels: np.ndarray, sizes: list[int], days: np.ndarray | None = No
     out, first = [], 0
     for size in sizes:
         part = slice(first, first + size)
-        out.append(
-            RowsOfChunk(first, size, np.arange(size), labels[part], None if days is None else days[part])
-        )
+        out.append(RowsOfChunk(first, size, np.arange(size), labels[part], None if days is None else days[part]))
         first += size
     return out
 
@@ -32,9 +30,7 @@ def test_random_split_is_8_1_1_and_does_not_depend_on_chunks_or_rejected_rows():
     assert (one == many).all()
     assert np.allclose(np.bincount(one) / 100_000, [0.8, 0.1, 0.1], atol=0.005)
     kept = np.flatnonzero(np.arange(100_000) % 7)
-    [partly] = assign_split(
-        "random-8-1-1", 1, [RowsOfChunk(0, 100_000, kept, labels[kept], None)], None, None
-    )
+    [partly] = assign_split("random-8-1-1", 1, [RowsOfChunk(0, 100_000, kept, labels[kept], None)], None, None)
     assert (partly == one[kept]).all()
 
 
@@ -50,9 +46,7 @@ def test_balanced_split_is_exact_within_each_label():
 def test_time_split_by_column_and_by_row_order():
     labels = np.zeros(100, np.uint8)
     days = np.repeat(np.arange(10), 10)
-    by_column = np.concatenate(
-        assign_split("time-last-day", 0, chunks_of(labels, [35, 65], days), None, None)
-    )
+    by_column = np.concatenate(assign_split("time-last-day", 0, chunks_of(labels, [35, 65], days), None, None))
     by_order = np.concatenate(assign_split("time-last-day", 0, chunks_of(labels, [35, 65]), 10, None))
     expected = [TRAIN] * 80 + [VALID] * 10 + [TEST] * 10
     assert by_column.tolist() == by_order.tolist() == expected
@@ -60,9 +54,7 @@ def test_time_split_by_column_and_by_row_order():
 
 def test_too_few_days_say_so():
     with pytest.raises(DataError, match="at least 3 days"):
-        assign_split(
-            "time-last-day", 0, chunks_of(np.zeros(4, np.uint8), [4], np.array([1, 1, 2, 2])), None, None
-        )
+        assign_split("time-last-day", 0, chunks_of(np.zeros(4, np.uint8), [4], np.array([1, 1, 2, 2])), None, None)
 
 
 def test_index_file(tmp_path):

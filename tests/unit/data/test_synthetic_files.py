@@ -110,9 +110,7 @@ def test_targets_that_cannot_be_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "training.txt"
     out.write_text("old")
 
@@ -138,9 +136,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
 def test_profiles_cover_exactly_the_known_users(tmp_path: Path) -> None:
     generate("kdd12", ROWS, 5, tmp_path / "training.txt")
     users = pd.read_csv(tmp_path / "training.txt", sep="\t", header=None, usecols=[11])[11]
-    profiles = pd.read_csv(
-        tmp_path / "userid_profile.txt", sep="\t", header=None, names=["user", "gender", "age"]
-    )
+    profiles = pd.read_csv(tmp_path / "userid_profile.txt", sep="\t", header=None, names=["user", "gender", "age"])
     assert profiles.user.is_monotonic_increasing
     assert set(profiles.user) == set(users) - {0}
     assert set(profiles.gender) == {0, 1, 2}

@@ -24,9 +24,7 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def criteo(raw: Path) -> pd.DataFrame:
     names = ["label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1, 27))]
-    return pd.read_csv(
-        raw / "criteo.txt", sep="\t", header=None, names=names, dtype=str, keep_default_na=False
-    )
+    return pd.read_csv(raw / "criteo.txt", sep="\t", header=None, names=names, dtype=str, keep_default_na=False)
 
 
 @pytest.fixture(scope="module")

@@ -68,11 +68,7 @@ def test_crosses_average_to_zero_on_their_margins(layout: str) -> None:
             continue
         values = term.evaluate(inputs).astype(np.float64)
         # Every single column, and for third-order terms every pair, must explain next to nothing.
-        margins = (
-            [(c,) for c in columns]
-            if len(columns) == 2
-            else [columns[:2], columns[1:], (columns[0], columns[2])]
-        )
+        margins = [(c,) for c in columns] if len(columns) == 2 else [columns[:2], columns[1:], (columns[0], columns[2])]
         for margin in margins:
             width = 10_000
             codes = sum(inputs.codes[c].astype(np.int64) * width**i for i, c in enumerate(margin))

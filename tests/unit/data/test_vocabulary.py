@@ -21,9 +21,7 @@ def test_counting_equals_numpy_unique_whatever_the_memory(memory, values, narrow
 
 
 def test_frequent_first_equal_counts_by_key_and_the_cap_counts_the_reserved_ids():
-    keys, counts = keep_frequent(
-        np.array([5, 6, 7, 8], np.uint64), np.array([2, 9, 2, 1]), min_count=2, cap=4
-    )
+    keys, counts = keep_frequent(np.array([5, 6, 7, 8], np.uint64), np.array([2, 9, 2, 1]), min_count=2, cap=4)
     assert keys.tolist() == [6, 5]
     assert counts.tolist() == [9, 2]
 

@@ -149,9 +149,7 @@ def test_workers_end_with_their_parent(tmp_path: Path):
     )
     script = tmp_path / "parent.py"
     script.write_text(code)
-    parent = subprocess.Popen(
-        [sys.executable, script, Path(__file__).parent], stdout=subprocess.PIPE, text=True
-    )
+    parent = subprocess.Popen([sys.executable, script, Path(__file__).parent], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     pids = [int(pid) for pid in parent.stdout.readline().split()]
     threading.Thread(target=parent.stdout.read, daemon=True).start()

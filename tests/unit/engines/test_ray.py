@@ -195,7 +195,9 @@ def test_something_else_at_the_address_is_given_up_on(monkeypatch):
         threading.Thread(target=server.accept, daemon=True).start()
         address = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(RunError, match="nothing let us in within 2 seconds"):
-            Execution(engine="ray", address=address).check() if not ray.is_initialized() else ray_cluster.check_address(address)
+            Execution(engine="ray", address=address).check() if not ray.is_initialized() else ray_cluster.check_address(
+                address
+            )
 
 
 def test_choices_that_do_not_fit():

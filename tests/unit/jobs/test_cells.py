@@ -34,9 +34,7 @@ def test_cells_are_scored_once_per_network_and_resume(tmp_path: Path):
     both = score_cells(archs, tmp_path / "run", SETTINGS)
     assert both[:3] == first
     assert both[5] == both[2]
-    assert len((tmp_path / "run" / "ledger.jsonl").read_text().splitlines()) == len(
-        {result.key for result in both}
-    )
+    assert len((tmp_path / "run" / "ledger.jsonl").read_text().splitlines()) == len({result.key for result in both})
     assert without_clock(score_cells(archs, tmp_path / "two", SETTINGS, Execution(2))) == without_clock(both)
 
 

@@ -37,7 +37,9 @@ ENTRANTS = [
 
 def test_a_model_that_the_data_do_not_fit_is_refused_before_a_run_is_made(tmp_path: Path):
     (tmp_path / "log.csv").write_text("y,price\n" + "".join(f"{n % 2},{n}\n" for n in range(300)))
-    (tmp_path / "r.yaml").write_text("name: mine\nseparator: ','\nheader: true\nlabel: {column: y}\ndense: [{columns: [price]}]\n")
+    (tmp_path / "r.yaml").write_text(
+        "name: mine\nseparator: ','\nheader: true\nlabel: {column: y}\ndense: [{columns: [price]}]\n"
+    )
     data = prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "data", threads=1)
     with pytest.raises(ConfigError, match=r"lr needs categorical columns, and this data set has none\. \(Use dnn\.\)"):
         compare(data, tmp_path / "run", ["dnn", "lr"])

@@ -55,7 +55,13 @@ def test_statistics_equal_a_slow_computation():
         keep = std > stack.abs().mean(0) * 1e-6
         zico += float((stack.abs().mean(0)[keep] / std[keep]).sum().log())
     found = statistics_of(network, [ScoringBatch((x[some],), y[some]) for some in rows])
-    wanted = {"loss": np.mean(losses), "fisher_rao": np.mean(dots), "mean_gradient": np.mean(sizes), "zico": zico, "width": 5}
+    wanted = {
+        "loss": np.mean(losses),
+        "fisher_rao": np.mean(dots),
+        "mean_gradient": np.mean(sizes),
+        "zico": zico,
+        "width": 5,
+    }
     assert found == pytest.approx(wanted, rel=1e-4)
 
 
@@ -153,6 +159,12 @@ def test_the_command_prints_what_it_computed(tmp_path: Path, capsys):
     assert capsys.readouterr().out.count("leaky_relu") == 2
     assert main(["theory", "topology", "--draws", "50", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["wide"]["diagonal"] == pytest.approx(24)
-    for wrong in (["experiment1"], ["kernel"], ["kernel", "relu-tanx"], ["topology", "x"], ["activations", "--layers", "2"]):
+    for wrong in (
+        ["experiment1"],
+        ["kernel"],
+        ["kernel", "relu-tanx"],
+        ["topology", "x"],
+        ["activations", "--layers", "2"],
+    ):
         assert main(["theory", *wrong]) == 2
         assert "->" in capsys.readouterr().err

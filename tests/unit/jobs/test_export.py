@@ -130,9 +130,7 @@ def test_the_description_is_enough_to_encode(exported: Path, criteo_data, traine
         assert column["ids"] == field.rows == len(values) + about["ids"]["first_value"]
 
 
-def test_the_example_scores_raw_rows(
-    exported: Path, trained_run: Path, criteo_data, criteo_file: Path, tmp_path: Path
-):
+def test_the_example_scores_raw_rows(exported: Path, trained_run: Path, criteo_data, criteo_file: Path, tmp_path: Path):
     lines = criteo_file.read_text().splitlines()[:30]
     raw = tmp_path / "rows.tsv"
     raw.write_text("\n".join(lines) + "\n")
@@ -142,7 +140,12 @@ def test_the_example_scores_raw_rows(
     assert_same_inputs(exported, lines, block.dense, block.ids)
     # A label, none, a header before: whichever way the row is given.
     header = "\t".join(json.loads((exported / "model.json").read_text())["raw"]["columns"])
-    given = [header, lines[7], lines[8].partition("\t")[2], json.dumps(dict(zip(header.split("\t"), lines[9].split("\t"))))]
+    given = [
+        header,
+        lines[7],
+        lines[8].partition("\t")[2],
+        json.dumps(dict(zip(header.split("\t"), lines[9].split("\t")))),
+    ]
     assert score(exported, "\n".join(given)) == pytest.approx(expected[7:10], abs=1e-6)
     for file in ("rows.py", "score_row.py"):
         assert "import recnas" not in (exported / file).read_text()
@@ -232,9 +235,7 @@ def test_a_program_that_differs_is_refused(trained_run: Path, criteo_data, tmp_p
     model = load_trained(trained_run)
     for wrong in (lambda p: p + 2e-5, lambda p: p * float("nan"), lambda p: p[:, None]):
         with pytest.raises(RunError, match="differs from the model"):
-            check_program(
-                lambda dense, ids, wrong=wrong: wrong(model.predict(dense, ids)), model, criteo_data
-            )
+            check_program(lambda dense, ids, wrong=wrong: wrong(model.predict(dense, ids)), model, criteo_data)
     monkeypatch.setattr("recnas.serve.export.read_program", lambda path: lambda dense, ids: dense[:, 0])
     with pytest.raises(RunError, match="Nothing was written"):
         export(str(trained_run), "pt2", tmp_path / "served")
@@ -360,8 +361,8 @@ def test_standardised_columns_say_so_and_are_applied(own: Path):
     ("old", "new"),
     [
         ("math.log1p(max(x, 0.0))", "math.log(max(x, 1.0))"),
-        ("self.look_up(column[\"name\"], value)", "self.look_up(column[\"name\"], value.split(',')[0])"),
-        ("return ids[\"missing\"]", "return ids[\"unknown\"]"),
+        ('self.look_up(column["name"], value)', "self.look_up(column[\"name\"], value.split(',')[0])"),
+        ('return ids["missing"]', 'return ids["unknown"]'),
     ],
 )
 def test_export_refuses_rows_served_otherwise_than_trained(own: Path, tmp_path: Path, monkeypatch, old: str, new: str):

@@ -104,7 +104,8 @@ def test_what_does_not_fit_says_by_how_much_and_what_does():
     assert over == pytest.approx(need - room, abs=0.11)
     assert room < 2 * 36
     said = dict(
-        item.split("=") if "=" in item else item.split() for item in text.split("What fits: ")[1].rstrip(".").split("; ")
+        item.split("=") if "=" in item else item.split()
+        for item in text.split("What fits: ")[1].rstrip(".").split("; ")
     )
     assert set(said) == {"--gpus", "supernet.embeddings.width", "supernet.embeddings.hash_rows"}
     assert make(int(said["--gpus"]), 40 * GB, hosts=2, width=64)
@@ -137,7 +138,18 @@ def test_bad_numbers():
 
 @pytest.mark.parametrize("gpus", [8, 64])
 def test_the_command(gpus: int, capsys):
-    argv = ["plan", "criteo/warmup", "--tables", "criteo-1tb", "--gpus", str(gpus), "--memory", "80GB", "--batch", "65536"]
+    argv = [
+        "plan",
+        "criteo/warmup",
+        "--tables",
+        "criteo-1tb",
+        "--gpus",
+        str(gpus),
+        "--memory",
+        "80GB",
+        "--batch",
+        "65536",
+    ]
     assert main(argv) == 0
     text = capsys.readouterr().out
     assert "882,774,611 rows" in text

@@ -40,9 +40,7 @@ def in_file_order(data: PreparedData, array: str) -> np.ndarray:
 
 def joined(encoder: RawEncoder) -> dict[str, np.ndarray]:
     blocks = list(encoder.blocks())
-    return {
-        name: np.concatenate([getattr(block, name) for block in blocks]) for name in ("dense", "ids", "label")
-    }
+    return {name: np.concatenate([getattr(block, name) for block in blocks]) for name in ("dense", "ids", "label")}
 
 
 @pytest.fixture
@@ -55,9 +53,7 @@ def small_blocks(monkeypatch):
 def test_raw_rows_get_the_inputs_that_prepare_gave_them(layout: str, tmp_path: Path, small_blocks):
     raw = tmp_path / "raw.txt"
     made = generate(layout, 3000, 5, raw, threads=1)
-    data = prepare(
-        layout, [raw], tmp_path / "data", PrepareOptions(min_count=3, cap=200, parquet=False), threads=1
-    )
+    data = prepare(layout, [raw], tmp_path / "data", PrepareOptions(min_count=3, cap=200, parquet=False), threads=1)
     found = joined(RawEncoder(data, [raw], tuple(map(str, made.side_paths))))
     for name in ("dense", "ids", "label"):
         np.testing.assert_array_equal(found[name], in_file_order(data, name))
@@ -82,9 +78,7 @@ def test_predictions_are_those_of_the_prepared_rows(
     assert (result["rows"], result["rejects"], result["labelled"]) == (20_000, 0, 20_000)
 
 
-def test_metrics_are_those_of_the_training_run(
-    trained_run: Path, criteo_data, criteo_file: Path, tmp_path: Path
-):
+def test_metrics_are_those_of_the_training_run(trained_run: Path, criteo_data, criteo_file: Path, tmp_path: Path):
     split = split_of_rows(criteo_data, 20_000)
     lines = criteo_file.read_bytes().splitlines(keepends=True)
     part = tmp_path / "test.tsv.gz"
@@ -210,9 +204,7 @@ def test_headers_are_read_by_name_and_side_files_are_asked_for(tmp_path: Path):
     folder = tmp_path / "kdd"
     folder.mkdir()
     made = generate("kdd12", 1000, 2, folder / "training.txt", threads=1)
-    kdd = prepare(
-        "kdd12", [folder / "training.txt"], tmp_path / "kdd-data", PrepareOptions(parquet=False), threads=1
-    )
+    kdd = prepare("kdd12", [folder / "training.txt"], tmp_path / "kdd-data", PrepareOptions(parquet=False), threads=1)
     rows = [line.split("\t") for line in (folder / "training.txt").read_text().splitlines()]
     test = tmp_path / "test.txt"  # as the contest's: neither clicks nor impressions
     test.write_text("\n".join("\t".join(row[2:]) for row in rows) + "\n")

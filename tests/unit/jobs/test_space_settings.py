@@ -54,5 +54,7 @@ def test_what_does_not_apply_is_refused_by_name(data: dict, said: str):
 
 
 def test_jobs_on_clicks_refuse_image_spaces():
-    with pytest.raises(ConfigError, match=r"architectures of darts read images, not clicks\.\n.*space\.name to one of: nasrec-small"):
+    with pytest.raises(
+        ConfigError, match=r"architectures of darts read images, not clicks\.\n.*space\.name to one of: nasrec-small"
+    ):
         make_ctr_space(read(name="darts"))

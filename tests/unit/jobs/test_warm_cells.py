@@ -58,7 +58,9 @@ def test_it_is_plain_descent_on_the_first_rows_of_a_fixed_order():
 
 def test_training_lowers_the_loss():
     images = generated_images(rows=400, side=8)
-    losses = warm_network(nb201_network(CONV, BODY, 0), images, WarmNetwork(data_share=1.0, epochs=4, batch_size=20), seed=0)
+    losses = warm_network(
+        nb201_network(CONV, BODY, 0), images, WarmNetwork(data_share=1.0, epochs=4, batch_size=20), seed=0
+    )
     assert len(losses) == 80
     assert np.mean(losses[-10:]) < 0.8 * np.mean(losses[:10])
 
@@ -77,14 +79,18 @@ def test_scores_use_the_lambdas_of_a_warmed_network(tmp_path: Path):
     archs = [CONV, Nb201Arch.from_digits("012341")]
     cold = score_cells(archs, tmp_path / "cold", SETTINGS)
     warmed = score_cells(archs, tmp_path / "warm", SETTINGS.model_copy(update={"warmup": WarmNetwork(data_share=0.1)}))
-    again = score_cells(archs, tmp_path / "two", SETTINGS.model_copy(update={"warmup": WarmNetwork(data_share=0.1)}), Execution(2))
+    again = score_cells(
+        archs, tmp_path / "two", SETTINGS.model_copy(update={"warmup": WarmNetwork(data_share=0.1)}), Execution(2)
+    )
     for before, after, same in zip(cold, warmed, again):
         (zero,), (one,) = ([r.scores["sigeo"]] for r in (before, after))
         assert zero.value == pytest.approx(zero.terms["zico"] + zero.terms["fr"])
         assert one.value == pytest.approx(one.terms["zico"] + 50 * one.terms["fr"] - one.terms["loss"])
         assert after.facts["warmup"]["steps"] == 1
         assert same.scores == after.scores
-    kept = [json.loads((tmp_path / run / "manifest.json").read_text())["settings"]["warmup"] for run in ("cold", "warm")]
+    kept = [
+        json.loads((tmp_path / run / "manifest.json").read_text())["settings"]["warmup"] for run in ("cold", "warm")
+    ]
     assert [warmup["data_share"] for warmup in kept] == [0.0, 0.1]
 
 

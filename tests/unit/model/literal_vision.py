@@ -75,18 +75,14 @@ def darts_op(op: str, width: int, stride: int, body: DartsSkeleton) -> nn.Module
     size = int(op[-1])
     if op.startswith("dil"):
         return nn.Sequential(Separable(width, size, stride, 2, body.affine))
-    return nn.Sequential(
-        Separable(width, size, stride, 1, body.affine), Separable(width, size, 1, 1, body.affine)
-    )
+    return nn.Sequential(Separable(width, size, stride, 1, body.affine), Separable(width, size, 1, 1, body.affine))
 
 
 class DartsCell(nn.Module):
     def __init__(self, cell, before: int, last: int, width: int, reduces: bool, reduced: bool, body) -> None:
         super().__init__()
         self.cell = cell
-        self.pre0 = (
-            Halved(before, width, body.affine) if reduced else ReluConvNorm(before, width, body.affine)
-        )
+        self.pre0 = Halved(before, width, body.affine) if reduced else ReluConvNorm(before, width, body.affine)
         self.pre1 = ReluConvNorm(last, width, body.affine)
         for number, node in enumerate(cell, start=2):
             ops = [darts_op(op, width, 2 if reduces and source < 2 else 1, body) for op, source in node]
@@ -118,9 +114,7 @@ class LiteralDarts(nn.Module):
             self.stem1 = nn.ModuleDict({"conv": nn.Conv2d(c, c, 3, 2, 1, bias=False), "norm": norm(c)})
             before, last = c, c
         else:
-            self.stem = nn.ModuleDict(
-                {"conv": nn.Conv2d(3, 3 * c, 3, padding=1, bias=False), "norm": norm(3 * c)}
-            )
+            self.stem = nn.ModuleDict({"conv": nn.Conv2d(3, 3 * c, 3, padding=1, bias=False), "norm": norm(3 * c)})
             before = last = 3 * c
         self.cells = nn.ModuleList()
         reduced = self.imagenet

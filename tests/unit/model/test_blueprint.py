@@ -65,9 +65,7 @@ def check_equal(network: Network, literal: nn.Module, x: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
     names = [next(iter(network.params)), "head.linear.weight"]
     mine = torch.autograd.grad(ours.square().sum(), [network.params[name] for name in names])
-    other = torch.autograd.grad(
-        theirs.square().sum(), [dict(literal.named_parameters())[name] for name in names]
-    )
+    other = torch.autograd.grad(theirs.square().sum(), [dict(literal.named_parameters())[name] for name in names])
     for a, b in zip(mine, other):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-8)
 
@@ -87,9 +85,7 @@ def check_cost(blueprint: Blueprint, x: Tensor) -> None:
 
 
 @pytest.mark.parametrize("body", DARTS_BODIES.values(), ids=DARTS_BODIES)
-@pytest.mark.parametrize(
-    "arch", [MIXED, DartsArch.from_text(DARTS_V2), DartsSpace().sample(np.random.default_rng(5))]
-)
+@pytest.mark.parametrize("arch", [MIXED, DartsArch.from_text(DARTS_V2), DartsSpace().sample(np.random.default_rng(5))])
 def test_darts_equals_the_literal_network(arch: DartsArch, body: DartsSkeleton) -> None:
     x = images(body.image)
     check_equal(Network(DartsBlueprint(arch, body), seed=1), LiteralDarts(arch, body), x)
@@ -115,9 +111,7 @@ def test_resnet_equals_the_literal_network() -> None:
     blueprint = ResnetBlueprint(RESNET, ResnetSkeleton(classes=3, image=8))
     check_equal(Network(blueprint, seed=1), LiteralResnet(RESNET, 3), images(8))
     check_cost(blueprint, images(8))
-    thin = ResnetBlueprint(
-        ResnetSpace().sample(np.random.default_rng(0)), ResnetSkeleton(image=16, width=0.1)
-    )
+    thin = ResnetBlueprint(ResnetSpace().sample(np.random.default_rng(0)), ResnetSkeleton(image=16, width=0.1))
     check_cost(thin, images(16))
 
 
@@ -135,16 +129,13 @@ def literal_mlp(weights: list[Tensor], arch: MlpArch, x: Tensor, scales: list[fl
     return (scales[-1] * f @ weights[-1].T).squeeze(1)
 
 
-@pytest.mark.parametrize(
-    "text", ["relu-tanh+-swish-leaky_relu+-sigmoid", "sigmoid-relu", "swish-swish+-tanh"]
-)
+@pytest.mark.parametrize("text", ["relu-tanh+-swish-leaky_relu+-sigmoid", "sigmoid-relu", "swish-swish+-tanh"])
 @pytest.mark.parametrize("classes", [1, 3])
 def test_mlp_is_the_paper_s_equation(text: str, classes: int) -> None:
     arch = MlpArch.from_text(text, 6)
     x = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     ntk, standard = (
-        Network(MlpBlueprint(arch, MlpSkeleton((4,), classes, kind)), seed=2).double()
-        for kind in ("ntk", "standard")
+        Network(MlpBlueprint(arch, MlpSkeleton((4,), classes, kind)), seed=2).double() for kind in ("ntk", "standard")
     )
     scale = (2 / 6) ** 0.5
     scales = [1.0, *[scale] * (arch.layers - 1)]
@@ -153,8 +144,7 @@ def test_mlp_is_the_paper_s_equation(text: str, classes: int) -> None:
     # The same function at the start; gradients differ by the scale that is or is not part of the weight.
     torch.testing.assert_close(standard(standard.params, (x,)), expected, rtol=1e-5, atol=1e-6)
     mine, other = (
-        torch.autograd.grad(net(net.params, (x,)).square().sum(), list(net.params.values()))
-        for net in (ntk, standard)
+        torch.autograd.grad(net(net.params, (x,)).square().sum(), list(net.params.values())) for net in (ntk, standard)
     )
     for a, b, factor in zip(mine, other, scales):
         torch.testing.assert_close(a, b * factor, rtol=1e-5, atol=1e-6)
@@ -219,10 +209,7 @@ def draw(space: str, seed: int = 0):
 def test_any_vision_architecture_can_be_counted_and_scored(space: str) -> None:
     arch = draw(space)
     network = build_scored(space, arch, classes=3, image=16, seed=4, **small(space))
-    assert (
-        sum(leaf.numel() for leaf in network.params.values())
-        == cost(space, arch, 3, 16, **small(space)).params
-    )
+    assert sum(leaf.numel() for leaf in network.params.values()) == cost(space, arch, 3, 16, **small(space)).params
     batches = [ScoringBatch((images(16, 6, seed, torch.float32),), torch.arange(6) % 3) for seed in range(2)]
     scores = score(network, batches, get_proxies(("sigeo", "zico", "snip", "params")))
     assert all(np.isfinite(one.value) for one in scores.values())
@@ -302,8 +289,7 @@ def test_drop_path_leaves_out_whole_branches_in_training_only() -> None:
     body = DartsSkeleton(channels=4, cells=3, classes=2, image=8)
     x = images(8, dtype=torch.float32)
     one, two = (
-        Trainable(DartsBlueprint(MIXED, body), 0, 0.5, generator=torch.Generator().manual_seed(s))
-        for s in (1, 1)
+        Trainable(DartsBlueprint(MIXED, body), 0, 0.5, generator=torch.Generator().manual_seed(s)) for s in (1, 1)
     )
     plain = Trainable(DartsBlueprint(MIXED, body), 0)
     assert torch.equal(one(x), two(x)), "the same generator drops the same branches"

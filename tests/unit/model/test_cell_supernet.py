@@ -126,9 +126,7 @@ def test_mlp(seed):
     supernet = small("mlp")
     arch = space_of("mlp").sample(np.random.default_rng(seed))
     network = Network(MlpBlueprint(arch, supernet.plan.skeleton)).double()
-    torch.testing.assert_close(
-        run(supernet, supernet.plan.choices(arch)), with_weights(network, {}, supernet)
-    )
+    torch.testing.assert_close(run(supernet, supernet.plan.choices(arch)), with_weights(network, {}, supernet))
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -145,9 +143,7 @@ def test_choices_name_architectures_and_back(name):
 def test_a_mixture_is_what_it_says_for_the_last_decision(name):
     """Of a mixture in one decision, the derivative by a share is that of the whole sum: nothing needed was skipped."""
     supernet, rng = small(name), np.random.default_rng(0)
-    if name.startswith(
-        "nasbench1shot1"
-    ):  # max pooling of zeros has no derivative, so no pooling after the cell
+    if name.startswith("nasbench1shot1"):  # max pooling of zeros has no derivative, so no pooling after the cell
         supernet = build_supernet(name, 3, 8, seed=1, channels=6, cells=1, stacks=1).double()
     choices = [int(rng.integers(decision.size)) for decision in supernet.plan.decisions]
     picks = one_hot(supernet.plan, choices, torch.float64)
@@ -161,9 +157,7 @@ def test_a_mixture_is_what_it_says_for_the_last_decision(name):
         for sign in (1, -1):
             moved = {n: p.detach().clone() for n, p in picks.items()}
             moved[decision.name][place] += sign * step
-            values.append(
-                supernet(supernet.params, supernet.plan.gates(moved), images()).square().sum().item()
-            )
+            values.append(supernet(supernet.params, supernet.plan.gates(moved), images()).square().sum().item())
         assert found[place].item() == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-4, abs=1e-5)
 
 

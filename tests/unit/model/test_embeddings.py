@@ -23,9 +23,7 @@ OPTIMIZERS = ("adagrad", "rowwise-adagrad")
 def batches(count: int, size: int = 64, rows: tuple[int, ...] = ROWS) -> list[Tensor]:
     """Ids with many duplicates: 64 rows into tables of 2 to 300."""
     generator = torch.Generator().manual_seed(3)
-    return [
-        torch.stack([torch.randint(n, (size,), generator=generator) for n in rows], 1) for _ in range(count)
-    ]
+    return [torch.stack([torch.randint(n, (size,), generator=generator) for n in rows], 1) for _ in range(count)]
 
 
 def loss_of(embedded: Tensor) -> Tensor:
@@ -189,9 +187,7 @@ def test_state_moves_between_backends(source: str, target: str, optimizer: str) 
     ids = batches(20)
     trained = build_embeddings(SCHEMA, 8, source, optimizer, seed=1)
     train(trained, ids[:10])
-    state = {
-        part: {n: t.clone() for n, t in tensors.items()} for part, tensors in trained.state_dict().items()
-    }
+    state = {part: {n: t.clone() for n, t in tensors.items()} for part, tensors in trained.state_dict().items()}
     other = build_embeddings(SCHEMA, 8, target, optimizer, seed=2)
     other.load_state_dict(state)
     assert train(other, ids[10:]) == pytest.approx(train(trained, ids[10:]), abs=2e-5)
@@ -200,9 +196,7 @@ def test_state_moves_between_backends(source: str, target: str, optimizer: str) 
 def test_state_that_does_not_fit_is_refused_untouched() -> None:
     mine = build_embeddings(SCHEMA, 8, "plain", seed=1)
     before = mine.weights["column.0"].clone()
-    with pytest.raises(
-        RunError, match=r"sums of column column.0 are \[40\] in the checkpoint but \[40, 8\] here"
-    ):
+    with pytest.raises(RunError, match=r"sums of column column.0 are \[40\] in the checkpoint but \[40, 8\] here"):
         mine.load_state_dict(build_embeddings(SCHEMA, 8, "plain", "rowwise-adagrad", seed=2).state_dict())
     with pytest.raises(RunError, match="absent"):
         mine.load_state_dict(build_embeddings(Schema.of_shape(0, ROWS), 8, "plain").state_dict())
@@ -252,10 +246,7 @@ def test_sizes() -> None:
     assert mine.nbytes == sum(ROWS) * (8 + 1) * 4
     assert [size.rows for size in mine.sizes()] == list(ROWS)
     assert build_embeddings(SCHEMA, 8, "fused").nbytes == sum(ROWS) * 16 * 4
-    assert (
-        build_embeddings(Schema.of_shape(0, [10**9] * 26), 16, "plain", device="meta").nbytes
-        == 26 * 10**9 * 128
-    )
+    assert build_embeddings(Schema.of_shape(0, [10**9] * 26), 16, "plain", device="meta").nbytes == 26 * 10**9 * 128
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -317,9 +308,7 @@ def test_initial_values_follow_the_column_not_its_place() -> None:
     whole = build_embeddings(SCHEMA, 8, "plain", seed=3)
     part = build_embeddings(Schema((), SCHEMA.sparse[2:]), 8, "plain", seed=3)
     assert torch.equal(whole.weights["column.2"], part.weights["column.2"])
-    assert not torch.equal(
-        whole.weights["column.2"], build_embeddings(SCHEMA, 8, "plain", seed=4).weights["column.2"]
-    )
+    assert not torch.equal(whole.weights["column.2"], build_embeddings(SCHEMA, 8, "plain", seed=4).weights["column.2"])
     wide = build_embeddings(Schema.of_shape(0, [100_000]), 16, "plain").weights["C1"]
     assert float(wide.std()) == pytest.approx((2 / 100_016) ** 0.5, rel=0.01)
     generator = torch.Generator().manual_seed(1)

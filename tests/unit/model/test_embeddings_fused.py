@@ -17,9 +17,7 @@ from recnas.model.embeddings.factory import choose_backend
 SCHEMA = Schema.of_shape(0, [5, 6])
 
 
-@pytest.mark.parametrize(
-    "error", [OSError("lib.so: undefined symbol"), ImportError("No module"), RuntimeError("ABI")]
-)
+@pytest.mark.parametrize("error", [OSError("lib.so: undefined symbol"), ImportError("No module"), RuntimeError("ABI")])
 def test_a_broken_triple_is_one_sentence(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise error
@@ -63,9 +61,7 @@ def test_a_first_step_prints_nothing_and_leaves_logging_alone() -> None:
         "lookup.leaf.sum().backward(); lookup.apply(); tables.set_lr(0.1)\n"
         "assert not logging.getLogger().handlers\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "always::UserWarning", "-c", code], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-W", "always::UserWarning", "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

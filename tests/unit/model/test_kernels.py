@@ -61,10 +61,7 @@ def test_attention(scale, monkeypatch):
     (a,) = torch.autograd.grad(a.square().sum(), qkv)
     (b,) = torch.autograd.grad(b.square().sum(), qkv)
     torch.testing.assert_close(a, b)
-    first = [
-        torch.autograd.grad(f(qkv, 8).pow(2).sum(), qkv)[0]
-        for f in (kernels.attention, kernels.plain_attention)
-    ]
+    first = [torch.autograd.grad(f(qkv, 8).pow(2).sum(), qkv)[0] for f in (kernels.attention, kernels.plain_attention)]
     torch.testing.assert_close(*first)
 
 

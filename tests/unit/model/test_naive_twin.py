@@ -48,10 +48,7 @@ class Twin:
             rows = self.over_rows(f"{name}.dot.rows", rows)
         stack = torch.cat([dense[:, None, :], rows], dim=1)
         products = [
-            (stack[:, i] * stack[:, j]).sum(-1)
-            for i in range(stack.shape[1])
-            for j in range(stack.shape[1])
-            if j < i
+            (stack[:, i] * stack[:, j]).sum(-1) for i in range(stack.shape[1]) for j in range(stack.shape[1]) if j < i
         ]
         x = torch.stack(products, dim=1)
         if x.shape[1] != d:
@@ -94,8 +91,7 @@ class Twin:
         for i, block in enumerate(self.arch.blocks, start=1):
             name, d = f"blocks.{i}", block.dense_dim
             x, left, right = (
-                torch.cat([dense_out[j] for j in chosen], dim=1)
-                for chosen in (block.dense_in, block.left, block.right)
+                torch.cat([dense_out[j] for j in chosen], dim=1) for chosen in (block.dense_in, block.left, block.right)
             )
             rows = torch.cat([sparse_out[j] for j in block.sparse_in], dim=1)
             dense = sum(getattr(self, op)(name, d, x, rows, left, right) for op in block.dense_ops)
@@ -108,9 +104,7 @@ class Twin:
                 merged = torch.cat([sparse, extra.reshape(-1, 8, self.width)], dim=1)
             if block.fm:
                 fm = sparse.sum(1) ** 2 - (sparse**2).sum(1)
-                dense = dense + (
-                    fm if d == self.width else self.norm(f"{name}.fm", self.linear(f"{name}.fm", fm))
-                )
+                dense = dense + (fm if d == self.width else self.norm(f"{name}.fm", self.linear(f"{name}.fm", fm)))
             dense_out.append(dense)
             sparse_out.append(merged)
         return self.linear("head", torch.cat([dense, merged.flatten(1)], dim=1)).squeeze(1)

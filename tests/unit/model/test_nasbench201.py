@@ -123,12 +123,8 @@ class Literal(nn.Module):
         return self
 
 
-def images(
-    batch: int = 6, body: Nb201Skeleton = SMALL, seed: int = 0, dtype: torch.dtype = torch.float64
-) -> Tensor:
-    return torch.randn(
-        batch, 3, body.image, body.image, generator=torch.Generator().manual_seed(seed), dtype=dtype
-    )
+def images(batch: int = 6, body: Nb201Skeleton = SMALL, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(batch, 3, body.image, body.image, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 @pytest.mark.parametrize("body", [SMALL, SMALL.trained()], ids=["scored", "trained"])
@@ -155,9 +151,7 @@ def test_a_cell_without_a_path_gives_constant_logits(digits: str) -> None:
     assert all(s.value == s.value for s in score(network, batches, [SiGeo(), ZiCo()]).values())
 
 
-@pytest.mark.parametrize(
-    "body", [SMALL, SMALL.trained(), Nb201Skeleton(classes=120, image=16)], ids=["a", "b", "c"]
-)
+@pytest.mark.parametrize("body", [SMALL, SMALL.trained(), Nb201Skeleton(classes=120, image=16)], ids=["a", "b", "c"])
 @pytest.mark.parametrize("digits", ARCHS + DEAD)
 def test_counted_parameters_are_the_built_ones(digits: str, body: Nb201Skeleton) -> None:
     network = nb201_network(cell(digits), body)
@@ -191,14 +185,10 @@ def test_taps_report_every_layer_once(digits: str) -> None:
     given = {id(leaf) for leaf in network.params.values()}
     used = [use.weight for use in observed.layers]
     assert {id(weight) for weight in used} <= given
-    assert (
-        len({id(weight) for weight in used}) == len(used) == sum(p.dim() > 1 for p in network.params.values())
-    )
+    assert len({id(weight) for weight in used}) == len(used) == sum(p.dim() > 1 for p in network.params.values())
     for use in observed.layers:
         if isinstance(use, ConvUse):
-            again = F.conv2d(
-                use.input, use.weight, use.bias, use.stride, use.padding, use.dilation, use.groups
-            )
+            again = F.conv2d(use.input, use.weight, use.bias, use.stride, use.padding, use.dilation, use.groups)
             torch.testing.assert_close(again, use.output, rtol=0, atol=0)
 
 
@@ -267,8 +257,6 @@ def test_initial_weights_follow_torch_s_default() -> None:
             assert leaf.abs().max() <= bound
             assert leaf.detach().std() == pytest.approx(bound / 3**0.5, rel=0.05), name
     weights = [leaf.flatten()[:9] for leaf in network.params.values() if leaf.dim() == 4]
-    assert len({tuple(weight.tolist()) for weight in weights}) == len(weights), (
-        "no two parameters share a stream"
-    )
+    assert len({tuple(weight.tolist()) for weight in weights}) == len(weights), "no two parameters share a stream"
     again = nb201_network(cell("333333"), Nb201Skeleton(), seed=0)
     assert all(torch.equal(leaf, again.params[name]) for name, leaf in network.params.items())

@@ -29,9 +29,7 @@ def networks(name: str, n: int):
 
 def inputs() -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(4)
-    return torch.randn(6, 4, generator=generator).double(), torch.randn(
-        6, 5, 16, generator=generator
-    ).double()
+    return torch.randn(6, 4, generator=generator).double(), torch.randn(6, 5, 16, generator=generator).double()
 
 
 @pytest.mark.parametrize("name", ["nasrec-small", "nasrec-full"])
@@ -54,9 +52,7 @@ def test_outputs_are_sums_of_reported_products(name: str):
         with observe.listen(observe.Observed()) as observed:
             logits = network.forward(network.params, inputs())
         outputs = {id(use.output): use.output for use in observed.layers}
-        gradients = dict(
-            zip(outputs, torch.autograd.grad(logits.sum(), list(outputs.values()), retain_graph=True))
-        )
+        gradients = dict(zip(outputs, torch.autograd.grad(logits.sum(), list(outputs.values()), retain_graph=True)))
         truth = torch.autograd.grad(logits.sum(), [use.weight for use in observed.layers])
         for use, true in zip(observed.layers, truth):
             moved = F.linear(use.input.movedim(use.axis, -1), use.weight)

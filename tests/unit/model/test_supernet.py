@@ -23,9 +23,7 @@ def small(name: str = "nasrec-full", blocks: int = 3) -> NasrecSpace:
 
 
 def build(space: NasrecSpace, seed: int = 0, **options) -> Supernet:
-    return Supernet(
-        space, NetShape(**{"n_dense": 5, "n_sparse": 7, **options}), torch.Generator().manual_seed(seed)
-    )
+    return Supernet(space, NetShape(**{"n_dense": 5, "n_sparse": 7, **options}), torch.Generator().manual_seed(seed))
 
 
 def test_leaves_share_memory_and_never_overlap(space, make_supernet, draw):
@@ -160,6 +158,4 @@ def test_subnet_functional_and_deepcopy_agree():
     dense, embedded = torch.rand(2, 5), torch.rand(2, 7, 16)
     twin = copy.deepcopy(subnet)
     assert torch.equal(subnet(dense, embedded), twin(dense, embedded))
-    assert torch.equal(
-        subnet(dense, embedded), subnet.functional(dict(twin.named_parameters()), dense, embedded)
-    )
+    assert torch.equal(subnet(dense, embedded), subnet.functional(dict(twin.named_parameters()), dense, embedded))

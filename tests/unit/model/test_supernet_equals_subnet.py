@@ -87,9 +87,7 @@ def test_keep_dead_changes_parameters_not_the_function(space, make_supernet, dra
         torch.testing.assert_close(full(*inputs()), live(*inputs()))
 
 
-def test_the_memory_saving_form_of_large_paths_is_the_same_function(
-    space, make_supernet, draw, inputs, monkeypatch
-):
+def test_the_memory_saving_form_of_large_paths_is_the_same_function(space, make_supernet, draw, inputs, monkeypatch):
     supernet = make_supernet(space)
     monkeypatch.setattr(forward, "LARGE", 0)  # every path counts as large
     trims = []

@@ -54,9 +54,7 @@ def _relu(x: Tensor, batch_axis: int = 0) -> Tensor:
 class Mlp(Net):
     """`[B, k]` to `[B, classes]`; with a smooth activation where second derivatives are wanted."""
 
-    def __init__(
-        self, sizes: Sequence[int] = (5, 7, 6, 3), bias: bool = True, smooth: bool = False, **options
-    ) -> None:
+    def __init__(self, sizes: Sequence[int] = (5, 7, 6, 3), bias: bool = True, smooth: bool = False, **options) -> None:
         shapes: dict[str, tuple[int, ...]] = {}
         for i, (k, n) in enumerate(itertools.pairwise(sizes)):
             shapes[f"layer{i}.weight"] = (n, k)
@@ -100,9 +98,7 @@ class Clicks(Net):
             },
             **options,
         )
-        self.groups = {
-            name: "rows.weight" if name.startswith("rows.weight") else name for name in self.params
-        }
+        self.groups = {name: "rows.weight" if name.startswith("rows.weight") else name for name in self.params}
 
     def forward(self, params: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> Tensor:
         dense, embedded = inputs

@@ -34,9 +34,7 @@ def test_sums_over_weights(kind: str):
     found = batches(net, count=2)
     gradients = loss_gradient(net, found[0])
     g, w = by_weight(net, gradients), by_weight(net, net.params)
-    scores = score(
-        net, found, get_proxies(["grad_norm", "grad_norm_total", "snip", "plain", "l2_norm", "nasi_trace"])
-    )
+    scores = score(net, found, get_proxies(["grad_norm", "grad_norm_total", "snip", "plain", "l2_norm", "nasi_trace"]))
     everything = sum(float(x.square().sum()) for x in gradients.values())
     expected = {
         "grad_norm": sum(float(x.norm()) for x in g),
@@ -113,9 +111,7 @@ def test_grasp_by_finite_differences(kind: str):
         return sum(float((g[name] * there[name]).sum()) for name in weights)
 
     signed = -(along(1e-5) - along(-1e-5)) / 2e-5
-    assert score(net, [batch], get_proxies(["grasp"]))["grasp"].terms["signed"] == pytest.approx(
-        signed, rel=1e-5
-    )
+    assert score(net, [batch], get_proxies(["grasp"]))["grasp"].terms["signed"] == pytest.approx(signed, rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

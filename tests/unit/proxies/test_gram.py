@@ -144,9 +144,7 @@ def test_kernel_metrics_against_numpy(kind: str):
     assert scores["eigen_nas"].terms["frobenius"] == pytest.approx(np.linalg.norm(k))
     assert np.linalg.eigvalsh(k)[0] <= scores["eigen_nas"].terms["bound"] <= np.linalg.norm(k)
     losses = (
-        conv_rows(net, found[0], True).numpy()
-        if kind == "conv"
-        else row_by_row(net, found[0], "loss", "norm").numpy()
+        conv_rows(net, found[0], True).numpy() if kind == "conv" else row_by_row(net, found[0], "loss", "norm").numpy()
     )
     assert scores["grad_norm_samples"].value == pytest.approx(np.linalg.norm(losses, axis=1).mean())
 

@@ -38,9 +38,7 @@ def test_other_forms():
 
     assert value(kappa=None) == pytest.approx(1 / m)
     assert value(kappa=None, mu=2.0, nu=9.0) == pytest.approx(1 / m + 2 * (m * m - 9) ** 2)
-    assert value(mu=2.0, nu=9.0, power=0.5, kappa=ExactNtkCond()) == pytest.approx(
-        kappa / m + 2 * abs(m * m - 9)
-    )
+    assert value(mu=2.0, nu=9.0, power=0.5, kappa=ExactNtkCond()) == pytest.approx(kappa / m + 2 * abs(m * m - 9))
     own = HnasGuarantee(Snip())
     assert own.name == "hnas_snip"
     assert not own.higher_is_better

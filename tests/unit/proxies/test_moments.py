@@ -50,9 +50,7 @@ def test_terms(kind: str, count: int):
     scores = score(
         net, found, get_proxies(["sigeo", "zico", "fisher_rao", "train_loss"], lambdas=Lambdas(2.0, 3.0, 5.0))
     )
-    assert scores["sigeo"].terms == pytest.approx(
-        {"zico": twin["sigeo_zico"], "fr": twin["fr"], "loss": twin["loss"]}
-    )
+    assert scores["sigeo"].terms == pytest.approx({"zico": twin["sigeo_zico"], "fr": twin["fr"], "loss": twin["loss"]})
     assert scores["sigeo"].value == pytest.approx(2 * twin["sigeo_zico"] + 3 * twin["fr"] - 5 * twin["loss"])
     assert scores["zico"].value == pytest.approx(twin["zico"])
     assert scores["fisher_rao"].value == pytest.approx(twin["fr"])

@@ -137,9 +137,7 @@ def test_last_layer_only_sees_two_groups():
         expected += math.log(float(first.abs().mean() / first.std()))
     assert result.terms["zico"] == pytest.approx(expected)
     net.head = ("mix.weight",)
-    assert (
-        score(net, found, get_proxies(["sigeo_released"], last_layer_only=True))["sigeo_released"] != result
-    )
+    assert score(net, found, get_proxies(["sigeo_released"], last_layer_only=True))["sigeo_released"] != result
 
 
 def test_what_counts_as_the_same_kind_of_layer():

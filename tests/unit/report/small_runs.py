@@ -85,9 +85,7 @@ def phase(name: str, seconds: float) -> PhaseDone:
     return PhaseDone(name=name, seconds=seconds, workers=2)
 
 
-def config(
-    data: str, seed: int = 0, method: str = "evolution", share: float = 0.01, **final: Any
-) -> dict[str, Any]:
+def config(data: str, seed: int = 0, method: str = "evolution", share: float = 0.01, **final: Any) -> dict[str, Any]:
     sizes = {"evolution": {"population": 4, "generations": 5, "children": 1}, "random": {"candidates": 9}}
     return {
         "task": "ctr", "data": data, "seed": seed, "space": {"name": "nasrec-small", "blocks": 2}, "warmup": {"data_share": share},
@@ -175,7 +173,13 @@ def _difference(logloss: float, half: float) -> PairedDifference:
 
 
 def compared(
-    rank: int, name: str, id: str, losses: list[float], flops: int, difference: PairedDifference | None, entropy: float = 0.9
+    rank: int,
+    name: str,
+    id: str,
+    losses: list[float],
+    flops: int,
+    difference: PairedDifference | None,
+    entropy: float = 0.9,
 ) -> ComparedModel:
     verdict = None if difference is None else "better" if difference.logloss_interval[1] < 0 else "no real difference"
     spread = Spread(mean=fmean(losses), std=stdev(losses), values=tuple(losses))
@@ -194,7 +198,10 @@ def compared(
 
 
 def write_compare(
-    path: Path, data: Path | str = "/nowhere/data", delta: float = -0.0006, entropies: tuple[float, float, float] = (0.9, 0.9, 0.9)
+    path: Path,
+    data: Path | str = "/nowhere/data",
+    delta: float = -0.0006,
+    entropies: tuple[float, float, float] = (0.9, 0.9, 0.9),
 ) -> Path:
     """A searched model, the reference and a third; `entropies` are theirs in this order, 1 or more is guessing."""
     gap = _difference(delta, 0.0002)

@@ -86,12 +86,7 @@ def test_cells(tmp_path: Path):
     file.write_text(json.dumps(Nb201Space().to_dict(find_arch(text).arch)))
     plain = tmp_path / "cell.txt"
     plain.write_text(text + "\n")
-    assert (
-        find_arch(text).arch
-        == find_arch("341311").arch
-        == find_arch(str(file)).arch
-        == find_arch(str(plain)).arch
-    )
+    assert find_arch(text).arch == find_arch("341311").arch == find_arch(str(file)).arch == find_arch(str(plain)).arch
     drawn = titles(draw([find_arch(text)]))
     assert "0 to 2: avg_pool_3x3" in drawn
     two = draw([find_arch("341311"), find_arch("341021")])

@@ -231,7 +231,9 @@ def test_a_model_that_only_guesses_is_called_that_whatever_it_beats(tmp_path: Pa
         "runs/first:best is not better than always predicting the click rate (test log loss 0.49940; the best constant guess has 0.48485), "
         "and neither is dcnv2, the best of the 2 other models."
     )
-    assert "runs/first:best, dcnv2: not better than always predicting the click rate (test log loss 0.48485)." in both.more
+    assert (
+        "runs/first:best, dcnv2: not better than always predicting the click rate (test log loss 0.48485)." in both.more
+    )
     assert "The reference dcnv2 is among them: being better than it says little." in both.more
     one = judged(write_compare(tmp_path / "one", entropies=(1.0, 0.9, 0.9)))
     assert one.sentence.startswith("runs/first:best is not better than always predicting the click rate")
@@ -242,13 +244,18 @@ def test_a_model_that_only_guesses_is_called_that_whatever_it_beats(tmp_path: Pa
         "runs/first:best is not better than always predicting the click rate by more than chance "
         "(test log loss 0.49940; the best constant guess has 0.50191); dcnv2"
     )
-    assert "runs/first:best: better than always predicting the click rate (test log loss 0.50191) by no more than chance." in unsure.more
+    assert (
+        "runs/first:best: better than always predicting the click rate (test log loss 0.50191) by no more than chance."
+        in unsure.more
+    )
     neither = judged(write_compare(tmp_path / "neither", entropies=(1.03, 0.995, 1.03)))
     assert neither.sentence.endswith("and neither is dcnv2, the best of the 2 other models, by more than chance.")
     assert "dcnv2: better than always predicting the click rate by no more than chance." in neither.more
     other = judged(write_compare(tmp_path / "other", entropies=(0.9, 1.5, 0.9)))
     assert other.sentence.startswith("runs/first:best beats dcnv2, the best of the 2 other models, by 0.00060")
-    assert other.sentence.endswith("But dcnv2 is itself not better than always predicting the click rate, so this says little.")
+    assert other.sentence.endswith(
+        "But dcnv2 is itself not better than always predicting the click rate, so this says little."
+    )
 
 
 def test_a_search_whose_winner_only_guesses(tmp_path: Path):
@@ -259,15 +266,20 @@ def test_a_search_whose_winner_only_guesses(tmp_path: Path):
         return path
 
     said = judged(with_entropy(tmp_path / "a", 1.024)).sentence
-    assert said.startswith("The winner of a is not better than always predicting the click rate (1.024 times that loss). It reaches test")
+    assert said.startswith(
+        "The winner of a is not better than always predicting the click rate (1.024 times that loss). It reaches test"
+    )
     said = judged(with_entropy(tmp_path / "b", None)).sentence  # all rows have one label
-    assert said.startswith("The winner of b is not better than always predicting the click rate: all rows have the same label. It")
+    assert said.startswith(
+        "The winner of b is not better than always predicting the click rate: all rows have the same label. It"
+    )
     several = judged(tmp_path / "a", write_search(tmp_path / "c")).sentence
     assert several.endswith("The winner of a is not better than always predicting the click rate.")
 
 
 @pytest.mark.parametrize(
-    ("ratio", "shown"), [(4.191, "4.2"), (35_884, "36,000"), (1.93e6, "1,900,000"), (0.0314, "0.031"), (1.0, "1"), (99.6, "100")]
+    ("ratio", "shown"),
+    [(4.191, "4.2"), (35_884, "36,000"), (1.93e6, "1,900,000"), (0.0314, "0.031"), (1.0, "1"), (99.6, "100")],
 )
 def test_ratios_have_two_digits(ratio: float, shown: str):
     assert two_digits(ratio) == shown
@@ -280,9 +292,7 @@ def test_verdict_of_one_search(tmp_path: Path):
         f"test log loss 0.51000 (95 % interval {0.51 - half:.5f} to {0.51 + half:.5f} over 3 training seeds), AUC 0.75000 (95 % interval"
         in said
     )
-    assert (
-        "over 1,000 test rows), better than always predicting the click rate (0.900 times that loss)." in said
-    )
+    assert "over 1,000 test rows), better than always predicting the click rate (0.900 times that loss)." in said
 
 
 def test_verdict_of_several_searches(tmp_path: Path):
@@ -311,16 +321,12 @@ def test_verdict_of_a_run_that_stopped(tmp_path: Path):
         "half stopped before its end, so there is no verdict: 5 of 9 candidates were done, 0 of 4 trainings, test was not read."
     )
     assert "Best by sigeo so far: candidate 4, 40" in said
-    assert judged(write_search(tmp_path / "empty", lines=[], finished=False)).sentence.endswith(
-        "test was not read."
-    )
+    assert judged(write_search(tmp_path / "empty", lines=[], finished=False)).sentence.endswith("test was not read.")
     assert "no verdict" in judged(write_run(tmp_path / "w", {"kind": "warmup"}, [])).sentence
 
 
 def test_runs_on_different_data_are_refused(tmp_path: Path):
-    other = write_run(
-        tmp_path / "other", {"kind": "bench", "data": {"path": "x", "fingerprint": "0" * 64}}, []
-    )
+    other = write_run(tmp_path / "other", {"kind": "bench", "data": {"path": "x", "fingerprint": "0" * 64}}, [])
     with pytest.raises(RunError, match="different data"):
         read_inputs([write_search(tmp_path / "first"), other])
 
@@ -356,7 +362,12 @@ def test_the_recipe_of_own_data_is_among_the_files(tmp_path: Path, name: str):
     (tmp_path / "r.yaml").write_text(recipe)
     data = prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "data", threads=1)
     report = make_report([write_search(tmp_path / "first", data.path)], "beside")
-    (command,) = [item.text for section in report.sections for item in section.items if isinstance(item, Code) and "prepare" in item.text]
+    (command,) = [
+        item.text
+        for section in report.sections
+        for item in section.items
+        if isinstance(item, Code) and "prepare" in item.text
+    ]
     assert command.startswith("recnas prepare beside/recipe.yaml --raw log.csv --out ")
     (tmp_path / "again.yaml").write_text(all_files(report)["recipe.yaml"])
     again = prepare(str(tmp_path / "again.yaml"), [tmp_path / "log.csv"], tmp_path / "again", threads=1)
@@ -393,9 +404,7 @@ def test_data_that_are_gone_or_changed(tmp_path: Path):
     schema = {"dense": [], "sparse": [{"name": "C1", "rows": 1000}]}
     (path / "winner" / "schema.json").write_text(json.dumps(schema))
     assert data_info.data_tables([read_run(path)])[1].rows == [{"column": "C1", "rows": 1000, "bytes": 32000}]
-    manifest = json.loads((write_data(tmp_path / "data") / "manifest.json").read_text()) | {
-        "fingerprint": "0" * 64
-    }
+    manifest = json.loads((write_data(tmp_path / "data") / "manifest.json").read_text()) | {"fingerprint": "0" * 64}
     (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
     assert "prepared anew" in data_info.data_tables([read_run(path)])[0].note
 

@@ -33,9 +33,7 @@ def test_trajectory_and_the_random_line(run):
 
 
 def test_a_random_search_that_was_given_takes_the_place_of_the_expectation(tmp_path: Path, run):
-    other = read_run(
-        write_search(tmp_path / "drawn", method="random", lines=[candidate(0, 20.0), candidate(1, 25.0)])
-    )
+    other = read_run(write_search(tmp_path / "drawn", method="random", lines=[candidate(0, 20.0), candidate(1, 25.0)]))
     table = trajectory([run, other])
     assert {row["series"]: row["random"] for row in table.rows} == {"first": False, "drawn": True}
     assert "random search" in table.note
@@ -45,11 +43,7 @@ def test_runs_that_differ_by_seed_are_averaged(tmp_path: Path):
     one = read_run(write_search(tmp_path / "a", lines=[candidate(0, 10.0), candidate(1, 30.0)], seed=0))
     two = read_run(write_search(tmp_path / "b", lines=[candidate(0, 20.0), candidate(1, 20.0)], seed=1))
     table = trajectory([one, two])
-    mean = [
-        (row["best"], row["low"], row["high"])
-        for row in table.rows
-        if row["series"] == "mean of 2 (evolution)"
-    ]
+    mean = [(row["best"], row["low"], row["high"]) for row in table.rows if row["series"] == "mean of 2 (evolution)"]
     assert mean == [(15, 10, 20), (25, 20, 30)]
 
 
@@ -83,7 +77,9 @@ def test_terms_along_the_search(run):
 
 def test_long_searches_are_summarised_in_stretches(tmp_path: Path):
     lines = [candidate(index, float(index)) for index in range(100)]
-    summary = {row["term"]: row for row in search_info.term_summary(read_run(write_search(tmp_path / "s", lines=lines))).rows}
+    summary = {
+        row["term"]: row for row in search_info.term_summary(read_run(write_search(tmp_path / "s", lines=lines))).rows
+    }
     assert summary["zico"]["spearman"] == pytest.approx(1)
     rows = [
         row

@@ -61,7 +61,9 @@ def test_a_comparison(tmp_path: Path):
     assert "compare, running or interrupted\n  trainings done: 1 (lr)" in shown(run)
 
 
-def vision(tmp_path: Path, name: str, task: str, phases: list[str], config: dict[str, Any], lines: list[Record], **more: Any) -> str:
+def vision(
+    tmp_path: Path, name: str, task: str, phases: list[str], config: dict[str, Any], lines: list[Record], **more: Any
+) -> str:
     manifest = {
         "kind": "search", "task": task, "phases": phases, "config": {"seed": 0, **config}, "objectives": {"valid_accuracy": "max"},
         "metric": {"name": "accuracy", "direction": "max"}, "data": {"path": "images", "fingerprint": "0" * 64}, **more,
@@ -71,18 +73,26 @@ def vision(tmp_path: Path, name: str, task: str, phases: list[str], config: dict
 
 def test_searches_on_supernets_tables_and_images(tmp_path: Path):
     step = candidate(0, 1.0, values={"valid_accuracy": 50.0}, arch={"space": "mlp"})
-    text = vision(tmp_path, "darts", "images", ["search"], {"search": {"method": "darts", "epochs": 3}}, [step], proposals=3)
+    text = vision(
+        tmp_path, "darts", "images", ["search"], {"search": {"method": "darts", "epochs": 3}}, [step], proposals=3
+    )
     assert "search, by epochs   1 of 3" in text
     assert "warm up" not in text
     assert "best candidate" not in text  # the last state is chosen, not the best
     chosen = candidate(1, 1.0, values={"valid_accuracy": 50.0}, origin="chosen")  # not a step
-    text = vision(tmp_path, "nasi", "images", ["search"], {"search": {"method": "nasi", "steps": 4}}, [step, chosen], proposals=4)
+    text = vision(
+        tmp_path, "nasi", "images", ["search"], {"search": {"method": "nasi", "steps": 4}}, [step, chosen], proposals=4
+    )
     assert "search, by steps    1 of 4" in text
     table = {"search": {"method": "random", "candidates": 8}}
     text = vision(tmp_path, "table", "table", ["search"], table, [step], proposals=8)
     assert "look candidates up  1 of 8" in text
     assert "train finalists" not in text
-    images = {"search": {"method": "random", "candidates": 1}, "evaluator": "training", "final": {"candidates": 3, "seeds": 1}}
+    images = {
+        "search": {"method": "random", "candidates": 1},
+        "evaluator": "training",
+        "final": {"candidates": 3, "seeds": 1},
+    }
     finalist = Trained(index=0, rank=0, key="k", arch={}, seed=0, valid={"accuracy": 61.5})
     broken = Trained(index=1, rank=1, key="l", arch={}, seed=0, failed="the loss is not finite")
     lines = [step, phase("search", 1.0), finalist, broken]

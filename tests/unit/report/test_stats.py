@@ -21,15 +21,11 @@ def test_expected_best_of_a_large_population_does_not_overflow():
 
 
 def test_intervals():
-    assert mean_interval([1.0, 2.0, 3.0]) == pytest.approx(
-        (2 - 4.303 / math.sqrt(3), 2 + 4.303 / math.sqrt(3))
-    )
+    assert mean_interval([1.0, 2.0, 3.0]) == pytest.approx((2 - 4.303 / math.sqrt(3), 2 + 4.303 / math.sqrt(3)))
     assert mean_interval([1.0]) is None
     assert share_interval(0.5, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)  # Wilson's, from a table
     assert share_interval(0.0, 10)[0] == 0
-    low, high = auc_interval(
-        0.5, 51, 58
-    )  # at 0.5 it is the variance of the rank-sum test, (m + n + 1) / 12mn
+    low, high = auc_interval(0.5, 51, 58)  # at 0.5 it is the variance of the rank-sum test, (m + n + 1) / 12mn
     assert (low, high) == pytest.approx(
         (0.5 - 1.96 * math.sqrt(110 / (12 * 51 * 58)), 0.5 + 1.96 * math.sqrt(110 / (12 * 51 * 58)))
     )

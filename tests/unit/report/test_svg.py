@@ -109,14 +109,8 @@ def test_names_do_not_cover_each_other():
     chart = Chart("t", Axis("x", 0, 10), Axis("y", 0, 10))
     for place in range(4):
         chart.label(5 + place / 10, 5, f"model {place}")
-    found = [
-        node
-        for node in ET.fromstring(chart.render()).iter(f"{SVG}text")
-        if (node.text or "").startswith("model")
-    ]
+    found = [node for node in ET.fromstring(chart.render()).iter(f"{SVG}text") if (node.text or "").startswith("model")]
     boxes = [(float(node.get("x")), float(node.get("y"))) for node in found]
     assert len(boxes) == 4
     for one in boxes:
-        assert all(
-            one == other or abs(one[0] - other[0]) > 40 or abs(one[1] - other[1]) >= 13 for other in boxes
-        )
+        assert all(one == other or abs(one[0] - other[0]) > 40 or abs(one[1] - other[1]) >= 13 for other in boxes)

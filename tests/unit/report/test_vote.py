@@ -76,7 +76,9 @@ def test_the_report_and_watch_name_the_leader_of_the_vote(tmp_path: Path):
     assert "Best by sigeo" not in said
     state = state_of(run)
     assert (state.best["index"], state.best["place"], state.best["of"]) == (0, 1, 5)
-    assert "best candidate: number 1, leads the vote of 2 proxies (sigeo, ntk_cond) over 5 candidates" in describe(state)
+    assert "best candidate: number 1, leads the vote of 2 proxies (sigeo, ntk_cond) over 5 candidates" in describe(
+        state
+    )
 
 
 def test_what_was_trained_has_its_place_in_the_vote(tmp_path: Path):

@@ -106,9 +106,7 @@ def test_replay_names_the_line_that_differs():
         records.append(searcher.tell(searcher.ask(), {"loss": 1.0}))
     other = [*records]
     other[9] = other[9].model_copy(update={"arch": other[8].arch})
-    with pytest.raises(
-        RunError, match=r"line 10 holds (\S+) as candidate 7, where .* proposes \1 in another"
-    ):
+    with pytest.raises(RunError, match=r"line 10 holds (\S+) as candidate 7, where .* proposes \1 in another"):
         random_search().replay(other)
     other = [*records]
     other[5] = other[5].model_copy(update={"values": {"gain": 1.0}})

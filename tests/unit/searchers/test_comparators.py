@@ -67,7 +67,9 @@ class TestBohbWithLevels(CellConformance):
         return super().values(arch.arch, objectives)
 
     def searcher(self, seed=0, objectives=LOSS, gate=None):
-        return get_searcher("bohb", self.space(), objectives, seed, {"candidates": 26, "least_points": 3, "draws": 16}, gate)
+        return get_searcher(
+            "bohb", self.space(), objectives, seed, {"candidates": 26, "least_points": 3, "draws": 16}, gate
+        )
 
     def test_best_are_different_networks_in_order_without_failures(self):
         searcher = self.searcher()
@@ -174,7 +176,9 @@ def test_the_model_prefers_what_the_good_part_has():
     settings = {"candidates": 60, "random_share": 0.0, "least_points": 5}
     found = finish(get_searcher("bohb", CELLS, LOSS, 1, settings), lambda arch: float(arch.ops[0] != "nor_conv_3x3"))
     shares = {
-        origin: np.mean([t.proposal.arch.ops[0] == "nor_conv_3x3" for t in found.history if t.proposal.origin == origin])
+        origin: np.mean(
+            [t.proposal.arch.ops[0] == "nor_conv_3x3" for t in found.history if t.proposal.origin == origin]
+        )
         for origin in ("random", "model")
     }
     assert shares["model"] > 0.6 > 0.45 > shares["random"]

@@ -59,12 +59,17 @@ def test_first_order_is_that_of_a_step_of_no_length():
     assert np.abs(gradient(2)[0] - found).max() > 0.05, "the step matters here"
 
 
-@pytest.mark.parametrize(("name", "sizes"), [("mlp", {"layers": 4, "width": 5}), ("nasbench201", {"channels": 2, "cells": 1})])
+@pytest.mark.parametrize(
+    ("name", "sizes"), [("mlp", {"layers": 4, "width": 5}), ("nasbench201", {"channels": 2, "cells": 1})]
+)
 def test_on_a_supernet(name, sizes):
     """Second order on real mixtures: nothing is changed, and the gradient is that of the unrolled step."""
     supernet = build_supernet(name, classes=3, image=4, seed=0, **sizes).double()
     rng = np.random.default_rng(0)
-    batches = [(torch.from_numpy(rng.standard_normal((6, 3, 4, 4))), torch.from_numpy(rng.integers(3, size=6))) for _ in range(2)]
+    batches = [
+        (torch.from_numpy(rng.standard_normal((6, 3, 4, 4))), torch.from_numpy(rng.integers(3, size=6)))
+        for _ in range(2)
+    ]
     alphas = {d.name: torch.from_numpy(rng.standard_normal(d.size)) for d in supernet.plan.relaxed}
     before = {n: p.detach().clone() for n, p in supernet.params.items()}
 

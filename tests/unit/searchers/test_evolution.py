@@ -20,9 +20,7 @@ BOTH = Objectives.of({"loss": "min", "size": "min"})
 
 def loss(arch):
     """Wants widths near 256 that alternate between merge and no merge: many genes, no single peak to hit."""
-    wanted = [
-        abs(np.log2(block.dense_dim) - 8) + (block.merge != b % 2) for b, block in enumerate(arch.blocks)
-    ]
+    wanted = [abs(np.log2(block.dense_dim) - 8) + (block.merge != b % 2) for b, block in enumerate(arch.blocks)]
     return float(sum(wanted)) + 0.01 * sum(len(block.dense_in) for block in arch.blocks)
 
 
@@ -88,10 +86,7 @@ def test_against_a_literal_telling(name, shape):
     space = get_space(name, blocks=2)  # small enough that children do repeat
     searcher = run(Evolution(space, LOSS, 7, EvolutionSettings(**shape)))
     expected = literal(space, 7, **shape)
-    found = [
-        (p.arch, p.parents[0] if p.parents else None, p.changes)
-        for p in (t.proposal for t in searcher.history)
-    ]
+    found = [(p.arch, p.parents[0] if p.parents else None, p.changes) for p in (t.proposal for t in searcher.history)]
     assert found == expected
 
 
@@ -184,9 +179,7 @@ def test_a_parent_without_admissible_children_gives_its_place_to_a_random_draw()
             return child
 
     space = Watched("nasrec-small")
-    gate = Gate(
-        space, LimitSettings(params=1, tries=20), lambda arch: {"params": 2 if arch in mutants else 1}
-    )
+    gate = Gate(space, LimitSettings(params=1, tries=20), lambda arch: {"params": 2 if arch in mutants else 1})
     settings = EvolutionSettings(population=4, generations=2, children=3, tournament=2)
     searcher = run(Evolution(space, LOSS, 0, settings, gate))
     assert gate.counts.tallies["params"].rejected == 6 * 20

@@ -46,7 +46,9 @@ class TestConformanceReleasedUcb(CellConformance):
     improves_on_random = False  # checked above
 
     def searcher(self, seed=0, objectives=LOSS, gate=None):
-        return searcher(seed, objectives, gate, candidates=8, reading="released", acquisition="ucb", grow=False, pool=200)
+        return searcher(
+            seed, objectives, gate, candidates=8, reading="released", acquisition="ucb", grow=False, pool=200
+        )
 
     def test_ten_and_ten_are_twenty(self):
         pytest.skip("there are eight")
@@ -101,7 +103,11 @@ def test_every_query_is_the_best_of_the_pool_at_its_point():
         for _ in range(SETTINGS["pool"]):
             arch = space.sample(rng)
             members.setdefault(space.key(arch), arch)
-        live = {key: arch for key, arch in members.items() if key not in {t.proposal.key for t in found.history[: told.proposal.index]}}
+        live = {
+            key: arch
+            for key, arch in members.items()
+            if key not in {t.proposal.key for t in found.history[: told.proposal.index]}
+        }
         figures = PlantedEvidence().scores(list(live.values()), ["good", "kappa"])
         if units is None:
             fine = ~np.isnan(figures[0])

@@ -79,10 +79,7 @@ def test_limits_that_only_fail_together_say_so():
     with pytest.raises(SpaceError) as caught:
         gate.draw(sampler())
     assert "params <= 5 rejected 50.0 %, macs <= 5 rejected 50.0 %" in caught.value.what
-    assert (
-        caught.value.fix
-        == "each limit is met by some but all by none; raise limits.params first, or limits.tries"
-    )
+    assert caught.value.fix == "each limit is met by some but all by none; raise limits.params first, or limits.tries"
     assert gate.attempt(sampler()) is None
 
 
@@ -98,10 +95,7 @@ def test_latency_is_measured_only_after_arithmetic_and_once_per_network():
         gate.draw(sampler())
     assert all(cost(arch)["params"] <= 300_000 for arch in measured)
     assert 0 < len(measured) < 50
-    assert (
-        f"latency_ms_512 <= 3.500 rejected 100.0 % of the {len(measured)} that met the others"
-        in caught.value.what
-    )
+    assert f"latency_ms_512 <= 3.500 rejected 100.0 % of the {len(measured)} that met the others" in caught.value.what
     assert "the smallest latency_ms_512 seen was 4" in caught.value.fix
     before = len(measured)
     assert not gate.admits(measured[0])

@@ -40,23 +40,14 @@ def check_moves(batches, searcher, settings):
         if batch[0].origin == "random":
             restarts += 1
             assert len(batch) <= settings.starts
-            place = batch[
-                searcher.objectives.order([searcher.history[p.index].costs for p in batch])[0]
-            ].index
+            place = batch[searcher.objectives.order([searcher.history[p.index].costs for p in batch])[0]].index
             continue
         assert len(batch) <= settings.block
         assert {p.parents for p in batch} == {(place,)}
-        around = {
-            searcher.space.key(arch)
-            for arch in searcher.space.neighbours(searcher.history[place].proposal.arch)
-        }
+        around = {searcher.space.key(arch) for arch in searcher.space.neighbours(searcher.history[place].proposal.arch)}
         assert {p.key for p in batch} <= around
         assert not any(p.known for p in batch)
-        better = [
-            p.index
-            for p in batch
-            if dominates(searcher.history[p.index].costs, searcher.history[place].costs)
-        ]
+        better = [p.index for p in batch if dominates(searcher.history[p.index].costs, searcher.history[place].costs)]
         if better:
             place = better[searcher.objectives.order([searcher.history[i].costs for i in better])[0]]
     return restarts

@@ -176,7 +176,8 @@ def test_straight_through_is_one_hot_and_has_the_softmax_derivative():
 
 
 @pytest.mark.parametrize(
-    ("name", "body"), [("nasbench201", {"channels": 4, "cells": 1}), ("nasbench1shot1-1", {"channels": 6, "cells": 1, "stacks": 2})]
+    ("name", "body"),
+    [("nasbench201", {"channels": 4, "cells": 1}), ("nasbench1shot1-1", {"channels": 6, "cells": 1, "stacks": 2})],
 )
 def test_the_trace_hardly_depends_on_labels_and_images(name, body):
     """NASI's figure 1 on small networks; tests/paper/test_nasi_claims.py has it on CIFAR-10."""

@@ -86,9 +86,7 @@ def _same(one: Cell, other: Cell) -> bool:
 def test_equal_keys_are_exactly_the_isomorphic_cells():
     rng = np.random.default_rng(1)
     space = DartsSpace()
-    plain = [
-        _with_one_operation(space.sample(rng).normal) for _ in range(60)
-    ]  # few operations: many coincide
+    plain = [_with_one_operation(space.sample(rng).normal) for _ in range(60)]  # few operations: many coincide
     keys = [key(DartsArch(cell, plain[0])) for cell in plain]
     assert len(set(keys)) < len(set(plain))
     for i, one in enumerate(plain):

@@ -65,9 +65,7 @@ def every_matrix(n: int) -> list[tuple[tuple[int, ...], ...]]:
     good = sum(bits.astype(np.int8) for bits in edge.values()) <= EDGES
     for v in range(n):
         if v:
-            good &= np.any(
-                [edge[i, v] for i in range(v)], axis=0
-            )  # everybody has a parent, so all are reached
+            good &= np.any([edge[i, v] for i in range(v)], axis=0)  # everybody has a parent, so all are reached
         if v < n - 1:
             good &= np.any([edge[v, j] for j in range(v + 1, n)], axis=0)
     return [

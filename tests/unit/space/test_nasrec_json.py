@@ -243,9 +243,7 @@ def test_a_space_checks_what_it_reads():
     assert own_widths.from_dict(own_widths.to_dict(arch)) == arch
 
 
-PUBLISHED = (
-    Path(os.environ.get("RECNAS_SHARED", Path(__file__).parents[3].parent / "shared")) / "data/nasrec_best"
-)
+PUBLISHED = Path(os.environ.get("RECNAS_SHARED", Path(__file__).parents[3].parent / "shared")) / "data/nasrec_best"
 
 
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published architectures are not at hand")

@@ -61,9 +61,7 @@ def test_every_choice_comes_up(name):
     assert {op for block in blocks for op in block.sparse_ops} == set(space.rules.sparse_ops)
     assert {block.dense_dim for block in blocks} == set(space.rules.dense_dims)
     assert {block.sparse_dim for block in blocks} == set(space.rules.sparse_dims)
-    assert {(block.merge, block.fm) for block in blocks} == {
-        (x, y) for x in (True, False) for y in (True, False)
-    }
+    assert {(block.merge, block.fm) for block in blocks} == {(x, y) for x in (True, False) for y in (True, False)}
 
 
 @pytest.mark.parametrize("name", SPACES)

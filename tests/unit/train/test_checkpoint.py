@@ -248,18 +248,11 @@ def test_embeddings_go_through_a_file_to_the_other_backend(tmp_path: Path) -> No
     lookup = fused.begin(torch.arange(20).view(10, 2))
     lookup.leaf.sum().backward()
     lookup.apply()
-    flat = {
-        f"{part}/{name}": tensor
-        for part, tables in fused.state_dict().items()
-        for name, tensor in tables.items()
-    }
+    flat = {f"{part}/{name}": tensor for part, tables in fused.state_dict().items() for name, tensor in tables.items()}
     saved = load(save(tmp_path, 1, flat, {})).tensors
     plain = build_embeddings(schema, 8, "plain", seed=2)
     plain.load_state_dict(
-        {
-            part: {name: saved[f"{part}/{name}"] for name in tables}
-            for part, tables in plain.state_dict().items()
-        }
+        {part: {name: saved[f"{part}/{name}"] for name in tables} for part, tables in plain.state_dict().items()}
     )
     assert all(torch.equal(plain.sums[name], fused.sums[name]) for name in fused.sums)
     assert all(torch.equal(plain.weights[name], fused.weights[name]) for name in fused.weights)

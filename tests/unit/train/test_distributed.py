@@ -142,9 +142,7 @@ def returned(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def close(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], tolerance: float = 2e-5) -> None:
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
-        torch.testing.assert_close(
-            found[name], tensor, rtol=1e-3, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
-        )
+        torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
 
 
 # Tables
@@ -348,9 +346,7 @@ def test_what_cannot_be_is_refused_by_all(left, name: str, said: str):
 
 
 def test_a_batch_that_does_not_divide():
-    with pytest.raises(
-        ConfigError, match="batch_size is 100, which 3 processes cannot share equally"
-    ) as error:
+    with pytest.raises(ConfigError, match="batch_size is 100, which 3 processes cannot share equally") as error:
         Ranks(0, 3).check_batch(100, "batch_size")
     assert "batch_size=99" in str(error.value)
     Ranks(0, 4).check_batch(100, "batch_size")
@@ -391,10 +387,7 @@ def test_warmup_by_two_is_the_warmup_of_one(criteo_data, left, tmp_path: Path, c
     assert {k: v for k, v in by_two.items() if k not in ("seconds", mean)} == {
         k: v for k, v in by_one.items() if k not in ("seconds", mean)
     }
-    lines = [
-        len((run / "ledger.jsonl").read_text().splitlines())
-        for run in (left.folder / "warm", tmp_path / "warm")
-    ]
+    lines = [len((run / "ledger.jsonl").read_text().splitlines()) for run in (left.folder / "warm", tmp_path / "warm")]
     assert lines == [2, 2]
     # One process finds the run of two finished, and can score with it.
     argv[3] = str(left.folder / "warm")
@@ -427,6 +420,4 @@ def test_torchrun_trains_and_one_process_goes_on(criteo_data, tmp_path: Path, ca
         *by_two["valid"]["logloss"]["values"],
         by_one["valid"]["logloss"]["values"][1],
     ]
-    assert sorted(p.name for p in (tmp_path / "two").iterdir()) == sorted(
-        p.name for p in (tmp_path / "one").iterdir()
-    )
+    assert sorted(p.name for p in (tmp_path / "two").iterdir()) == sorted(p.name for p in (tmp_path / "one").iterdir())

@@ -106,8 +106,12 @@ def test_a_loss_that_is_not_a_number_stops_and_says_where(criteo_data):
 
 
 def test_clipping_bounds_the_update(criteo_data):
-    free = make(criteo_data, "subnet", 1, TrainSettings(batch_size=64, optimizer="adagrad", clip=None, schedule="constant"))
-    tight = make(criteo_data, "subnet", 1, TrainSettings(batch_size=64, optimizer="adagrad", clip=1e-6, schedule="constant"))
+    free = make(
+        criteo_data, "subnet", 1, TrainSettings(batch_size=64, optimizer="adagrad", clip=None, schedule="constant")
+    )
+    tight = make(
+        criteo_data, "subnet", 1, TrainSettings(batch_size=64, optimizer="adagrad", clip=1e-6, schedule="constant")
+    )
     before = {name: tensor.clone() for name, tensor in free.tensors().items()}
     free.run()
     tight.run()

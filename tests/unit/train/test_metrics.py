@@ -76,12 +76,8 @@ def test_probabilities() -> None:
     probability = score.sigmoid()
     result = feed(Metrics(logits=False), probability, label)
     assert result["logloss"] == pytest.approx(log_loss(label, probability), abs=1e-6)
-    assert result["calibration_error"] == pytest.approx(
-        feed(Metrics(), score, label)["calibration_error"], abs=1e-6
-    )
-    assert math.isfinite(
-        feed(Metrics(logits=False), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]))["logloss"]
-    )
+    assert result["calibration_error"] == pytest.approx(feed(Metrics(), score, label)["calibration_error"], abs=1e-6)
+    assert math.isfinite(feed(Metrics(logits=False), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]))["logloss"])
 
 
 def test_logits_far_from_zero_stay_exact() -> None:

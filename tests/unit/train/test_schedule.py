@@ -67,9 +67,7 @@ def test_all_faults_at_once() -> None:
 
 def test_a_short_run_rises_slowly_and_stays_below_the_peak():
     long = Schedule("cosine", 0.12, 2000, least_rise=70)
-    assert [long(step) for step in range(2000)] == [
-        Schedule("cosine", 0.12, 2000)(step) for step in range(2000)
-    ]
+    assert [long(step) for step in range(2000)] == [Schedule("cosine", 0.12, 2000)(step) for step in range(2000)]
     middle = Schedule("cosine", 0.12, 200, least_rise=70, lag=0)
     assert middle.warmup_steps == 70
     assert max(middle(step) for step in range(200)) == pytest.approx(0.12)

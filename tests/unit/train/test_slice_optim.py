@@ -63,9 +63,7 @@ def test_only_the_used_slices_change(make):
         loss_of(candidate, step).backward()
         before = copy.deepcopy((supernet.storages, optimizer.state_dict()))
         optimizer.step(candidate.slices(), lr=0.1)
-        used = {
-            name: torch.zeros_like(storage, dtype=torch.bool) for name, storage in supernet.storages.items()
-        }
+        used = {name: torch.zeros_like(storage, dtype=torch.bool) for name, storage in supernet.storages.items()}
         for name, region in candidate.plan.regions.values():
             used[name][region] = True
         after = (supernet.storages, optimizer.state_dict())
