@@ -20,16 +20,16 @@ def clicks_of(rule: Label, values: np.ndarray, bad: np.ndarray) -> tuple[np.ndar
     return (values == 1).astype(np.uint8), bad | neither
 
 
-def label_hint(rule: Label, seen: list[str]) -> str:
-    """What to change in the recipe, given labels that were seen (good and bad ones)."""
-    shown = sorted(set(seen), key=lambda text: (number_of(text) is None, number_of(text) or 0.0, text))
+def label_hint(rule: Label, refused: list[str]) -> str:
+    """What to change in the recipe, given labels that are neither a click nor none."""
+    shown = sorted(set(refused), key=lambda text: (number_of(text) is None, number_of(text) or 0.0, text))
     some = ", ".join(shown[:_SHOWN]) + (", ..." if len(shown) > _SHOWN else "")
     numbers = sorted({value for text in shown if (value := number_of(text)) is not None})
     if not numbers or len(numbers) < len(shown):
         known = "0/1, -1/1, yes/no, true/false, t/f, y/n"
-        return f"Labels seen: {some}. Understood are {known}, and numbers with a limit: at_least."
+        return f"Labels not understood: {some}. Understood are {known}, and numbers with a limit: at_least."
     limit = numbers[min((len(numbers) + 1) // 2, len(numbers) - 1)]
     return (
-        f"Labels seen: {some}. Say in the recipe from which number on a row is a click, for example:\n"
+        f"Labels not understood: {some}. Say in the recipe from which number on a row is a click, for example:\n"
         f"     label: {{column: {rule.column}, at_least: {limit:g}}}"
     )

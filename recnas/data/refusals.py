@@ -20,7 +20,7 @@ def no_rows(source: Source) -> DataError:
 
 
 def bad_line(recipe: Recipe, source: Source, lines_before: int, faults: list[BadLine]) -> DataError:
-    """The first of a block's `faults`; the others tell which labels there are."""
+    """The first of a block's `faults`; the others tell which labels are not understood."""
     fault = faults[0]
     number = lines_before + fault.line + 1 + (1 if recipe.header and recipe.format == "text" else 0)
     place = f"{'row' if recipe.format == 'parquet' else 'line'} {number:,}"

@@ -87,12 +87,12 @@ def test_other_labels_point_to_at_least(tmp_path: Path):
         shifted = text if not options else text.replace("\n1,", "\n2,")
         with pytest.raises(DataError) as caught:
             prepared(tmp_path, PRICE_AND_USER, shifted, **options)
-        assert "Labels seen: 2, 3, 4, 5" in str(caught.value)
+        assert "Labels not understood: 2, 3, 4, 5" in str(caught.value)
         assert "label: {column: y, at_least: 4}" in str(caught.value)
         assert not (tmp_path / "data").exists()
     limited = PRICE_AND_USER.replace("{column: y}", "{column: y, at_least: 4}")
     assert prepared(tmp_path, limited, text).manifest["rejects"] == 0
-    with pytest.raises(DataError, match=r"Labels seen: click, view\. Understood are 0/1"):
+    with pytest.raises(DataError, match=r"Labels not understood: click, view\. Understood are 0/1"):
         prepared(tmp_path, PRICE_AND_USER, "y,price,user\n" + "click,1,1\nview,1,1\n" * 20, "words")
     with pytest.raises(DataError, match="0 in some rows and -1 in others"):
         prepared(tmp_path, PRICE_AND_USER, "y,price,user\n" + "0,1,1\n-1,1,1\n1,1,1\n" * 20, "mixed")
