@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+import io
 import textwrap
+import tokenize
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib import import_module
@@ -102,18 +104,24 @@ def _default(field: Any) -> str:
 
 @lru_cache(maxsize=128)
 def _comments(cls: type[BaseModel]) -> dict[str, str]:
-    """The comment at the end of each field's line, of the class and those it derives from."""
+    """The comment beside each field, of the class and those it derives from."""
     meanings: dict[str, str] = {}
     for owner in reversed(cls.__mro__):
         if not (isinstance(owner, type) and issubclass(owner, BaseModel)) or owner is BaseModel:
             continue
-        lines = textwrap.dedent(inspect.getsource(owner)).splitlines()
-        body = ast.parse("\n".join(lines)).body[0]
+        source = textwrap.dedent(inspect.getsource(owner))
+        said = {
+            token.start[0]: token.string.lstrip("# ").strip()
+            for token in tokenize.generate_tokens(io.StringIO(source).readline)
+            if token.type == tokenize.COMMENT
+        }
+        body = ast.parse(source).body[0]
         assert isinstance(body, ast.ClassDef)
         for node in body.body:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                last = lines[(node.end_lineno or node.lineno) - 1]
-                comment = last[node.end_col_offset or 0 :].partition("#")[2].strip()
+                # A long value is wrapped in brackets by the formatter, and its comment with it.
+                last = node.end_lineno or node.lineno
+                comment = " ".join(said[line] for line in range(node.lineno, last + 1) if line in said)
                 if comment and not comment.startswith(("noqa", "type:")):
                     meanings[node.target.id] = comment
     return meanings
