@@ -30,7 +30,7 @@ COMMANDS = {
     "export": "write a trained model for serving: pt2 or ONNX, vocabularies, an example",
     "predict": "score a raw file with a trained model",
     "forecast": "say what a search would need here, in memory and minutes",
-    "plan": "plan how tables would be shared out over GPUs, without having them",
+    "plan": "plan how embedding tables would be placed on several GPUs; needs no GPU",
     "bench": "train a table of architectures, and run searchers on it",
     "correlate": "say how well proxies rank a table of trained architectures",
     "theory": "compute infinite-width kernels, eigenvalue bounds and SiGeo's experiment 1",

@@ -12,7 +12,6 @@ The supernet is `count(space.full_path(), ...)`: there every input has its full 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from recnas.data.schema import Schema
@@ -29,49 +28,8 @@ from recnas.space.nasrec.arch import (
     NasrecArch,
     dot_rows,
 )
+from recnas.space.nasrec.cost import DEFAULT_WIDTH, BlockCost, Cost, PartCost
 from recnas.space.nasrec.liveness import live_parts
-
-DEFAULT_WIDTH = 16
-
-
-class PartCost(NamedTuple):
-    """One operator, merge, fm or the head: its parameters and its multiply-adds per row of data."""
-
-    name: str
-    params: int
-    macs: int
-
-
-@dataclass(frozen=True)
-class BlockCost:
-    """The counted parts of one block; empty for a dead block."""
-
-    parts: tuple[PartCost, ...]
-
-    @property
-    def params(self) -> int:
-        return sum(part.params for part in self.parts)
-
-    @property
-    def macs(self) -> int:
-        return sum(part.macs for part in self.parts)
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a network costs. `params` leaves the embedding tables out, as the literature does."""
-
-    params: int
-    macs: int  # multiply-adds per row of data
-    embedding_params: int
-    embedding_bytes: int  # float32, optimizer state not counted
-    live_blocks: int
-    blocks: tuple[BlockCost, ...]  # one per block of the architecture
-    head: PartCost
-
-    @property
-    def total_params(self) -> int:
-        return self.params + self.embedding_params
 
 
 class _Linear(NamedTuple):
