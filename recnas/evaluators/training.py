@@ -27,6 +27,7 @@ from recnas.train.setup import (
     net_shape,
     new_trainer,
     train_with_checkpoints,
+    watch_validation,
 )
 
 
@@ -80,16 +81,14 @@ class TrainWork:
         started = time.monotonic()
         kept = None if self.folder is None else Path(self.folder) / f"{space.key(arch)}-{seed}"
         try:
-            if kept is None:
-                trainer.run()
-            else:
-                made_from = {
-                    "data": data.fingerprint,
-                    "arch": space.key(arch),
-                    "rows": self.rows,
-                    "settings": settings.model_dump(mode="json", exclude=NOT_THE_RESULT),
-                }
-                train_with_checkpoints(trainer, kept, made_from, Progress(quiet=True), "train", last=False)
+            made_from = {
+                "data": data.fingerprint,
+                "arch": space.key(arch),
+                "rows": self.rows,
+                "settings": settings.model_dump(mode="json", exclude=NOT_THE_RESULT),
+            }
+            watch_validation(trainer, network, data)
+            train_with_checkpoints(trainer, kept, made_from, Progress(quiet=True), "train", last=False)
         except NotFinite as error:  # one that diverges must not end a night's search
             return Training(time.monotonic() - started, failed=error.what)
         seconds = time.monotonic() - started
@@ -108,7 +107,7 @@ class TrainWork:
         }
         if kept is not None:
             shutil.rmtree(kept, ignore_errors=True)
-        return Training(seconds, trainer.total_steps, train_loss, metrics)
+        return Training(seconds, trainer.trained_steps, train_loss, metrics)
 
 
 @dataclass(frozen=True)

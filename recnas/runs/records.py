@@ -159,6 +159,8 @@ class ModelTraining(Record):
     steps: int | None = None
     train_rows: int = 0
     train_loss: float | None = None
+    best_epoch: float | None = None  # whose weights were kept; None without early stopping
+    checks: list[Metrics] = []  # on validation, in order; "step" among them
     valid: Metrics = {}
     test: Metrics = {}
     failed: str | None = None

@@ -226,16 +226,16 @@ def _compared(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> _P
 @torch.no_grad()
 def fill_network(network: nn.Module, tensors: Mapping[str, Tensor], source: Path | str) -> None:
     """Copy `network/...` of a checkpoint into a network of the same shapes; gradients are switched off."""
-    mine = dict(network.named_parameters())
+    mine = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     saved = {name.removeprefix("network/") for name in tensors if name.startswith("network/")}
     if mine.keys() != saved:
         raise RunError(
             f"{source} holds the weights of another network than its architecture describes.",
             "The run was changed, or written by another version. Train again.",
         )
-    for name, parameter in mine.items():
-        parameter.copy_(tensors[f"network/{name}"])
-        parameter.requires_grad_(False)
+    for name, tensor in mine.items():
+        tensor.copy_(tensors[f"network/{name}"])
+        tensor.requires_grad_(False)
 
 
 @torch.no_grad()

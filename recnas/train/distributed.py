@@ -265,7 +265,7 @@ class RankTrainer(Trainer):
     def _train(self, batch: Batch) -> float:
         assert isinstance(batch, PartBatch)
         settings = self.settings
-        rate = self.schedule(self.step)
+        rate = self.rate()
         network, slices = self.trainee.at_step(self.step)
         self._set_table_rate(rate)
         lookup = self.embeddings.begin(batch.ids)

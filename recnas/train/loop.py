@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import torch
@@ -26,6 +26,7 @@ from recnas.train.paths import PathSampler
 from recnas.train.schedule import Schedule
 from recnas.train.settings import TrainSettings
 from recnas.train.slice_optim import Slice, SliceAdagrad, SliceAdamW, SliceOptimizer, clip_scale, gradients
+from recnas.train.watch import Watch
 
 Network = Callable[[Tensor, Tensor], Tensor]  # (dense [B, I], embedded [B, F, D]) -> logits [B]
 
@@ -35,6 +36,11 @@ class Trainee(Protocol):
 
     @property
     def storages(self) -> Mapping[str, Tensor]: ...
+
+    @property
+    def buffers(self) -> Mapping[str, Tensor]:
+        """What a step changes besides weights, by name: statistics of batch normalisation."""
+        ...
 
     @property
     def lr_shares(self) -> Mapping[str, float]:
@@ -70,6 +76,10 @@ class FixedNetwork:
         return {name: parameter for name, parameter, _, _ in self._slices}
 
     @property
+    def buffers(self) -> Mapping[str, Tensor]:
+        return dict(self.network.named_buffers())
+
+    @property
     def output_bias(self) -> Tensor:
         bias = self.network.output_bias  # of a Baseline or a Subnet; no other module is trained by jobs
         assert isinstance(bias, Tensor)
@@ -85,6 +95,8 @@ class FixedNetwork:
 
 class SupernetPaths:
     """A supernet: every step trains the path that the sampler draws for it."""
+
+    buffers: Mapping[str, Tensor] = {}
 
     def __init__(self, supernet: Supernet, sampler: PathSampler, head_lr_share: float) -> None:
         self.supernet, self.sampler = supernet, sampler
@@ -104,7 +116,13 @@ class SupernetPaths:
 
 
 class Trainer:
-    """Trains step by step; its state is everything a resumed run needs to go on bit for bit."""
+    """Trains step by step; its state is everything a resumed run needs to go on bit for bit.
+
+    Attributes:
+        watch: looks at validation meanwhile; None for a training that does not.
+        average: running mean of every weight by name, if settings.average is set (tables are not averaged).
+        ended: nothing is left to train; with a watch the weights are then those of the best check.
+    """
 
     def __init__(
         self,
@@ -125,31 +143,85 @@ class Trainer:
             warmup=settings.lr_rise_share,
             least_rise=settings.least_rise,
         )
+        self.watch: Watch | None = None
+        self.average: dict[str, Tensor] | None = None
+        if settings.average is not None:
+            self.average = {name: tensor.detach().clone() for name, tensor in trainee.storages.items()}
+        self.ended = False
         self.step = 0
         self.loss_sum = 0.0  # since the last report
         self.loss_steps = 0
         self.autocast = _autocast(settings, device)
 
     def run(self, on_step: Callable[[Trainer, float], None] | None = None) -> None:
-        """Train until `total_steps`. `on_step(trainer, loss)` is called after every step."""
+        """Train until `total_steps` or until `ended`. `on_step(trainer, loss)` is called after every step."""
         for batch in self._batches():
             loss = self._train(batch.to(self.device, non_blocking=True))
             self.loss_sum += loss
             self.loss_steps += 1
             self.step += 1
+            if self.average is not None:
+                self._average(self.average)
             if on_step is not None:
                 on_step(self, loss)
+            if self.ended:
+                return
 
     def _batches(self) -> Iterator[Batch]:
-        while self.step < self.total_steps:
+        while self.step < self.total_steps and not self.ended:
             for batch in self.loader.epoch():
                 yield batch
-                if self.step >= self.total_steps:
+                if self.step >= self.total_steps or self.ended:
                     return
+
+    @property
+    def trained_steps(self) -> int:
+        """Steps that were computed, those after the best check included."""
+        return self.watch.checks[-1].step if self.watch is not None and self.watch.checks else self.step
+
+    def rate(self) -> float:
+        """Of the next step."""
+        rate = self.schedule(self.step)
+        if self.settings.schedule == "plateau" and self.watch is not None:
+            rate *= self.watch.rate_factor()
+        return rate
+
+    @torch.no_grad()
+    def _average(self, average: dict[str, Tensor]) -> None:
+        """Early steps weigh less than `settings.average` says, or the mean would remember the start."""
+        assert self.settings.average is not None
+        share = max(1 - self.settings.average, 1 / (self.step + 1))
+        torch._foreach_lerp_(list(average.values()), [t.detach() for t in self.trainee.storages.values()], share)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Within, the network has its averaged weights, if there are such."""
+        if self.average is None:
+            yield
+            return
+        self._swap(self.average)
+        try:
+            yield
+        finally:
+            self._swap(self.average)
+
+    @torch.no_grad()
+    def take_average(self) -> None:
+        """End with the averaged weights."""
+        if self.average is not None:
+            for name, storage in self.trainee.storages.items():
+                storage.copy_(self.average[name])
+
+    @torch.no_grad()
+    def _swap(self, others: dict[str, Tensor]) -> None:
+        for name, storage in self.trainee.storages.items():
+            held = storage.detach().clone()
+            storage.copy_(others[name])
+            others[name].copy_(held)
 
     def _train(self, batch: Batch) -> float:
         settings = self.settings
-        rate = self.schedule(self.step)
+        rate = self.rate()
         network, slices = self.trainee.at_step(self.step)
         self._set_table_rate(rate)
         lookup = self.embeddings.begin(batch.ids)
@@ -193,11 +265,16 @@ class Trainer:
 
     def _whole_tensors(self) -> dict[str, Tensor]:
         """Network and optimizer: what every process that trains along has all of."""
-        found = {f"network/{name}": tensor.detach() for name, tensor in self.trainee.storages.items()}
+        found = {f"network/{name}": tensor.detach() for name, tensor in self._weights().items()}
+        if self.average is not None:
+            found |= {f"average/weights/{name}": tensor for name, tensor in self.average.items()}
         for part, value in self.optimizer.state_dict().items():
             if part != "steps":
                 found |= {f"optimizer/{part}/{name}": tensor for name, tensor in value.items()}
         return found
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {**self.trainee.storages, **self.trainee.buffers}
 
     def facts(self) -> dict[str, Any]:
         """The rest of the state, as JSON."""
@@ -208,6 +285,9 @@ class Trainer:
             "loss_steps": self.loss_steps,
             "position": self.loader.state_dict(),
             "optimizer_steps": self.optimizer.state_dict().get("steps", {}),
+            "table_steps": self.embeddings.steps,
+            "ended": self.ended,
+            "watch": self.watch.state() if self.watch is not None else None,
         }
 
     @torch.no_grad()
@@ -221,13 +301,16 @@ class Trainer:
             else:
                 part, _, rest = rest.partition("/")
                 parts.setdefault(f"{where}/{part}", {})[rest] = tensor
-        mine = self.trainee.storages
+        mine = self._weights()
         if mine.keys() != parts.get("network", {}).keys():
             raise RunError("The checkpoint holds another network.", "Start a new run directory.")
         for name, storage in mine.items():
             storage.copy_(parts["network"][name])
         optimizer = {key.partition("/")[2]: value for key, value in parts.items() if key.startswith("optimizer/")}
         self.optimizer.load_state_dict({**optimizer, "steps": dict(facts["optimizer_steps"])})
+        if self.average is not None:
+            for name, tensor in self.average.items():
+                tensor.copy_(parts["average/weights"][name])
         self.embeddings.load_state_dict(
             {key.partition("/")[2]: value for key, value in parts.items() if key.startswith("embeddings/")}
         )
@@ -236,6 +319,10 @@ class Trainer:
     def _go_to(self, facts: Mapping[str, Any]) -> None:
         self.loader.load_state_dict(facts["position"])
         self.step = int(facts["step"])
+        self.embeddings.set_steps(int(facts["table_steps"]))
+        self.ended = bool(facts["ended"])
+        if self.watch is not None and facts["watch"] is not None:
+            self.watch.load(facts["watch"])
         self.loss_sum, self.loss_steps = float(facts["loss_sum"]), int(facts["loss_steps"])
 
 

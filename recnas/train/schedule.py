@@ -29,14 +29,14 @@ class Schedule:
     """`schedule(step)` is the rate of step 0, 1, ... `total - 1`; the end of the curve holds from there on.
 
     Args:
-        kind: `cosine`, or `constant` (the peak, from the first step on).
+        kind: `cosine`, or `constant` (the peak, from the first step on), or `plateau` (likewise; the trainer cuts it).
         peak: the highest rate. floor: the rate at the start and at the end of `cosine`.
         total: number of steps of the whole run.
         warmup: share of the steps that rise. least_rise: steps a rise to the full peak takes at least.
         lag: steps by which the curve is read late.
     """
 
-    kind: Literal["cosine", "constant"]
+    kind: Literal["cosine", "constant", "plateau"]
     peak: float
     total: int
     warmup: float = 0.1
@@ -46,8 +46,8 @@ class Schedule:
 
     def __post_init__(self) -> None:
         faults = []
-        if self.kind not in ("cosine", "constant"):
-            faults.append(f"kind is {self.kind!r}; choose cosine or constant")
+        if self.kind not in ("cosine", "constant", "plateau"):
+            faults.append(f"kind is {self.kind!r}; choose cosine, constant or plateau")
         if not (self.peak > 0 and 0 <= self.floor <= self.peak):
             faults.append(f"peak {self.peak} must be positive and floor {self.floor} between 0 and the peak")
         if self.total < 1 or self.lag < 0:
@@ -68,7 +68,7 @@ class Schedule:
         return self.peak if rise >= self.least_rise else max(self.floor, self.peak * max(1, rise) / self.least_rise)
 
     def __call__(self, step: int) -> float:
-        if self.kind == "constant":
+        if self.kind != "cosine":
             return self.peak
         place, rise, top = min(max(step - self.lag, 0), self.total), self.warmup_steps, self.top
         if place < rise:

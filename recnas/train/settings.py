@@ -26,14 +26,28 @@ class EmbeddingSettings(Settings):
         "auto"  # auto: plain on a CPU, fused on a GPU, sharded over several processes
     )
     width: int = Field(16, ge=1)  # values per row
-    optimizer: Literal["adagrad", "rowwise-adagrad"] = (
-        "adagrad"  # rowwise-adagrad keeps one number per row instead of one per value
+    optimizer: Literal["adagrad", "rowwise-adagrad", "adam"] = (
+        "adagrad"  # rowwise-adagrad keeps one number per row instead of one per value, adam two per value
     )
-    lr: float | None = Field(None, gt=0)  # None: the network's if that is Adagrad's too, otherwise 0.12
+    lr: float | None = Field(None, gt=0)  # None: the network's if both have the same optimizer, otherwise 0.12
+    l2: float = Field(0.0, ge=0)  # adds l2 * w to the gradient of a row
+    l2_kind: Literal["lazy", "dense"] = (
+        "lazy"  # lazy: a row catches up when it is next touched; dense: every row in every step
+    )
     cap: int | None = Field(None, ge=3)  # most rows per table, the most frequent
     hash_rows: int | None = Field(None, ge=3)  # most rows per table; ids beyond wrap around over them
     offload: bool = False  # keep the tables in host memory while a GPU trains the rest
     sharding: Literal["table-wise", "column-wise", "row-wise"] | None = None  # over processes; None: planned
+
+
+class StopSettings(Settings):
+    """Looking at validation during a training. The best state is kept, not the last."""
+
+    patience: int | None = Field(None, ge=1)  # checks without improvement that end a training; null: no checks
+    checks: int = Field(1, ge=1)  # per epoch
+    metric: Literal["logloss", "auc"] = "logloss"  # what decides
+    rows: int | None = Field(None, ge=1)  # validation rows of a check; null: all
+    rate_cut: float = Field(0.1, gt=0, le=1)  # schedule plateau: times the rate after a check without improvement
 
 
 class TrainSettings(Settings):
@@ -45,7 +59,12 @@ class TrainSettings(Settings):
     lr: float = Field(0.002, gt=0)  # unless given: 0.002 for AdamW, 0.12 for Adagrad
     eps: float = Field(1e-2, gt=0)  # of Adagrad
     weight_decay: float = Field(0.0, ge=0)  # of AdamW
-    schedule: Literal["cosine", "constant"] = "cosine"  # of the rate: falling along a cosine to zero, or constant
+    schedule: Literal["cosine", "constant", "plateau"] = (
+        "cosine"  # of the rate: falling along a cosine to zero, constant, or cut when validation stops improving
+    )
+    stop: StopSettings = StopSettings()
+    average: float | None = Field(None, gt=0, lt=1)  # of the layers' weights over the steps, 0.999 for example
+    dropout: float = Field(0.0, ge=0, lt=1)  # after every block of a searched network
     lr_rise_share: float = Field(0.1, ge=0, lt=1)  # of the steps over which the rate rises linearly
     least_rise: int = Field(70, ge=0)  # steps a rise to the full rate takes at least; shorter runs stay below it
     clip: float | None = Field(5.0, gt=0)  # of the global gradient norm
@@ -61,6 +80,12 @@ class TrainSettings(Settings):
     checkpoint_seconds: float = Field(60.0, ge=0)  # between two checkpoints
     embeddings: EmbeddingSettings = EmbeddingSettings()
 
+    @model_validator(mode="after")
+    def _plateau_is_watched(self) -> TrainSettings:
+        if self.schedule == "plateau" and self.stop.patience is None:
+            raise ValueError("schedule plateau looks at validation: set stop.patience, or another schedule")
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _rates_suit_the_optimizer(cls, given: Any) -> Any:
@@ -71,7 +96,8 @@ class TrainSettings(Settings):
         tables = filled.get("embeddings", {})
         if isinstance(tables, EmbeddingSettings):
             tables = tables.model_dump()
-        if optimizer == "adamw" and isinstance(tables, dict) and tables.get("lr") is None:
+        unset = isinstance(tables, dict) and tables.get("lr") is None
+        if optimizer == "adamw" and unset and tables.get("optimizer") != "adam":
             filled = {**filled, "embeddings": {**tables, "lr": RATES["adagrad"]}}
         return filled
 

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from recnas.data.joined_loader import JoinedLoader
 from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
-from recnas.errors import ConfigError, DataError
+from recnas.errors import ConfigError, DataError, RunError
 from recnas.machine import available_memory
 from recnas.model.embeddings import Embeddings, build_embeddings
 from recnas.model.embeddings.sharded import ShardedEmbeddings, build_sharded
 from recnas.progress import Progress
 from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
+from recnas.runs.records import Metrics
 from recnas.space.nasrec.layers import NetShape
 from recnas.threads import computing_with, settle_threads
 from recnas.train.checkpoint import load_latest, save
 from recnas.train.distributed import RankTrainer, current_ranks
+from recnas.train.evaluate import evaluate
 from recnas.train.loop import Pace, Trainee, Trainer
 from recnas.train.settings import TrainSettings
 from recnas.train.start import click_logit, start_at
+from recnas.train.watch import Watch
 
 # Settings that change no figure of work which engines hand out: it is computed with one thread.
 NOT_THE_RESULT = {"threads", "checkpoint_seconds"}
@@ -80,6 +85,8 @@ def make_embeddings(schema: Schema, settings: TrainSettings, seed: int, device: 
         cap=tables.cap,
         hash_rows=tables.hash_rows,
         offload=tables.offload,
+        l2=tables.l2,
+        l2_kind=tables.l2_kind,
     )
 
 
@@ -108,6 +115,7 @@ def _make_sharded(schema: Schema, settings: TrainSettings, seed: int, device: to
         sharding=tables.sharding,
         memory=int(memory),
         batch_rows=-(-settings.batch_size // ranks.world),
+        l2=tables.l2,
     )
 
 
@@ -149,7 +157,7 @@ def steps_of(loader: BatchLoader | JoinedLoader, settings: TrainSettings) -> int
 
 def train_with_checkpoints(
     trainer: Trainer,
-    folder: Path,
+    folder: Path | None,
     made_from: dict[str, Any],
     progress: Progress,
     name: str,
@@ -161,13 +169,17 @@ def train_with_checkpoints(
 
     Checkpoints go by the clock, so their number does not depend on the size of the data; they do not
     change what is computed. `last=False` leaves out the one at the end, for weights nobody will load.
+    A training that is watched ends with the weights of its best check. `folder=None` keeps nothing on disk.
     Of several processes the first reads and writes; the others hand it their tables.
     """
     ranks = current_ranks()
-    saved = load_latest(folder, made_from) if ranks.first else None
+    saved = load_latest(folder, made_from) if ranks.first and folder is not None else None
     start = ranks.share(saved.step if saved is not None else None)
     if start is not None:
         trainer.load(saved.tensors if saved is not None else {}, saved.facts if saved is not None else {})
+    if trainer.ended:
+        return
+    best = BestState(trainer, None if folder is None else folder / "best", made_from)
     pace = Pace(trainer.settings.checkpoint_seconds)
     batch = trainer.settings.batch_size
     progress.phase(name, trainer.total_steps * batch)
@@ -177,18 +189,74 @@ def train_with_checkpoints(
         progress.advance(batch, note=f"loss {loss:.4f}")
         if trainer.step % report_steps == 0 and on_report is not None:
             on_report(trainer.step, trainer.take_mean_loss())
-        if ranks.share(pace.due()) and trainer.step < trainer.total_steps:
+        if trainer.watch is not None and trainer.watch.due(trainer.step):
+            with trainer.averaged():
+                improved = trainer.watch.look(trainer.step)
+            if improved:
+                best.keep()
+            trainer.ended = trainer.watch.stopped
+        if ranks.share(pace.due()) and trainer.step < trainer.total_steps and not trainer.ended:
             keep(2)
 
     def keep(number: int) -> None:
         tensors = trainer.tensors()
-        if ranks.first:
+        if ranks.first and folder is not None:
             save(folder, trainer.step, tensors, trainer.facts(), made_from, keep=number)
 
     trainer.run(on_step)
-    if last and (start is None or start < trainer.total_steps):
+    if trainer.watch is not None:
+        best.restore()
+    if trainer.average is not None:
+        trainer.take_average()
+    trainer.ended = True
+    if last:
         keep(1)
+    best.forget()
     progress.end()
+
+
+class BestState:
+    """The best state that a watched training has had: on disk where it has a folder, otherwise in memory."""
+
+    def __init__(self, trainer: Trainer, folder: Path | None, made_from: dict[str, Any]) -> None:
+        self.trainer, self.folder, self.made_from = trainer, folder, made_from
+        self._held: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+
+    def keep(self) -> None:
+        trainer, first = self.trainer, current_ranks().first
+        tensors = trainer.tensors()
+        if self.folder is None:
+            self._held = {name: tensor.clone() for name, tensor in tensors.items()}, trainer.facts()
+        elif first:
+            save(self.folder, trainer.step, tensors, trainer.facts(), self.made_from, keep=1)
+
+    def restore(self) -> None:
+        """Give the trainer the weights and the step of its best check; what it has watched stays."""
+        watch = self.trainer.watch
+        assert watch is not None
+        assert watch.best is not None
+        if watch.best.step == self.trainer.step:
+            return
+        watched = watch.state()
+        tensors, facts = self._held or self._saved(watch.best.step)
+        self.trainer.load(tensors, facts)
+        watch.load(watched)
+
+    def _saved(self, step: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        if not current_ranks().first or self.folder is None:
+            return {}, {}
+        saved = load_latest(self.folder, self.made_from)
+        if saved is None or saved.step != step:
+            raise RunError(
+                f"{self.folder} should hold the weights of step {step}, the best of this training, and does not.",
+                "They were removed or damaged. Start a new run directory.",
+            )
+        return saved.tensors, saved.facts
+
+    def forget(self) -> None:
+        self._held = None
+        if self.folder is not None and current_ranks().first:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def new_trainer(
@@ -211,6 +279,47 @@ def new_trainer(
         start_at(trainee, logit, rows.dense, embeddings.lookup(rows.ids))
     make = RankTrainer if current_ranks().several else Trainer
     return make(trainee, embeddings, loader, settings, steps or steps_of(loader, settings), device)
+
+
+def watch_validation(trainer: Trainer, network: nn.Module, data: PreparedData) -> None:
+    """Let the trainer stop early, if its settings say so and validation can tell."""
+    stop = trainer.settings.stop
+    if stop.patience is None:
+        return
+    check_validation(data)
+
+    def on_validation() -> Metrics:
+        return evaluate(
+            network,
+            trainer.embeddings,
+            data,
+            "valid",
+            batch_size=trainer.settings.eval_batch_size,
+            rows=stop.rows,
+            device=trainer.device,
+        )
+
+    trainer.watch = Watch(stop, len(trainer.loader), trainer.total_steps, on_validation)
+
+
+def watched(trainer: Trainer) -> dict[str, Any]:
+    """For records: every check, and the epoch whose weights were kept. Empty for a training that was not watched."""
+    watch = trainer.watch
+    if watch is None:
+        return {}
+    return {"checks": [check._asdict() for check in watch.checks], "best_epoch": watch.best_epoch()}
+
+
+def check_validation(data: PreparedData) -> None:
+    """Refuse early stopping where validation cannot say which state is better."""
+    rows, rate = data.rows("valid"), data.manifest["click_rate"]["valid"]
+    if rows and rate not in (0, 1):
+        return
+    why = "it is empty" if not rows else f"its labels are all {rate:.0f}"
+    raise DataError(
+        f"the validation split of {data.path} cannot tell when to stop training: {why}.",
+        "Prepare the data with more validation rows, or train without early stopping: stop.patience=null schedule=cosine",
+    )
 
 
 @contextmanager

@@ -39,6 +39,8 @@ from recnas.train.setup import (
     net_shape,
     new_trainer,
     train_with_checkpoints,
+    watch_validation,
+    watched,
     written_run,
 )
 
@@ -99,6 +101,8 @@ def _train_one(
     embeddings = make_embeddings(data.schema, settings, seed, device)
     loader = make_joined_loader(data, settings, seed, device, on)
     trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device, data=data)
+    if on == "train":
+        watch_validation(trainer, network, data)
     started = time.monotonic()
     curve: list[list[float]] = []
     train_with_checkpoints(
@@ -113,9 +117,10 @@ def _train_one(
     event: dict[str, Any] = {
         "event": "seed",
         "seed": seed,
-        "steps": trainer.total_steps,
+        "steps": trainer.trained_steps,
         "seconds": seconds,
         "train_curve": curve,
+        **watched(trainer),
     }
     for split in ("valid", "test") if on == "train" else ("test",):
         progress.phase(split, data.rows(split))

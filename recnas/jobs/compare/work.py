@@ -30,6 +30,8 @@ from recnas.train.setup import (
     make_loader,
     new_trainer,
     train_with_checkpoints,
+    watch_validation,
+    watched,
 )
 from recnas.train.slice_optim import Slice
 
@@ -110,6 +112,7 @@ class CompareWork:
         loader = make_loader(data, built.settings, trial.seed, device)
         trainee = TimedNetwork(built.network)
         trainer = new_trainer(trainee, built.embeddings, loader, built.settings, device, data=data)
+        watch_validation(trainer, built.network, data)
         made_from = {
             "data": data.fingerprint,
             "model": entrant.describe(),
@@ -119,15 +122,17 @@ class CompareWork:
         }
         kept = self.keep and trial.number is None
         folder = Path(self.run) / ("models" if kept else "work") / trial.name
-        facts: dict[str, Any] = {**built.cost, "steps": trainer.total_steps, "train_rows": loader.rows}
+        facts: dict[str, Any] = {**built.cost, "train_rows": loader.rows}
         logits: dict[str, np.ndarray] = {}
         try:
             train_with_checkpoints(trainer, folder, made_from, Progress(quiet=True), "train", last=kept)
+            facts["steps"] = trainer.trained_steps
+            facts |= watched(trainer)
             facts["train_loss"] = trainer.take_mean_loss()
             if trainee.first_step is not None:
                 facts["seconds"] = time.monotonic() - trainee.started
-                steps = trainer.total_steps - trainee.first_step
-                facts["rows_per_second"] = steps * settings.batch_size / facts["seconds"]
+                steps = trainer.trained_steps - trainee.first_step
+                facts["rows_per_second"] = steps * built.settings.batch_size / facts["seconds"]
         except NotFinite as error:
             facts["failed"] = error.what
         for split in splits if "failed" not in facts else ():

@@ -24,7 +24,6 @@ Shape letters: B batch, F sparse fields, D embedding width.
 from recnas.model.embeddings.base import Backend as Backend
 from recnas.model.embeddings.base import Embeddings as Embeddings
 from recnas.model.embeddings.base import Lookup as Lookup
-from recnas.model.embeddings.base import Optimizer as Optimizer
 from recnas.model.embeddings.base import TableReader as TableReader
 from recnas.model.embeddings.base import TableSize as TableSize
 from recnas.model.embeddings.base import check_state as check_state
@@ -32,3 +31,5 @@ from recnas.model.embeddings.base import gather as gather
 from recnas.model.embeddings.base import sum_by_row as sum_by_row
 from recnas.model.embeddings.factory import build_embeddings as build_embeddings
 from recnas.model.embeddings.row_map import RowMap as RowMap
+from recnas.model.embeddings.row_optim import L2Kind as L2Kind
+from recnas.model.embeddings.row_optim import Optimizer as Optimizer

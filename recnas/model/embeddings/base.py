@@ -13,9 +13,9 @@ from torch import Tensor
 
 from recnas.errors import RunError
 from recnas.model.embeddings.row_map import RowMap
+from recnas.model.embeddings.row_optim import TableOptimizer
 
 Backend = Literal["auto", "fused", "plain", "sharded"]
-Optimizer = Literal["adagrad", "rowwise-adagrad"]
 
 CHECKED_ON_DEVICE = 16  # batches whose ids are checked on a GPU, where looking at them waits for the device
 
@@ -102,25 +102,24 @@ class Lookup:
 class Embeddings(ABC):
     """All tables of one data set, and their optimizer. Use `build_embeddings` to make one.
 
-    A backend gives `_open` and `_update`, and its tensors by name in `weights` and `sums`.
+    A backend gives `_open` and `_update`, and its tensors by name in `weights` and `state`.
 
     Attributes:
-        weights: table `[rows, D]` by column name. sums: Adagrad's sum of squares by column name, `[rows, D]`,
-            or `[rows]` for the row-wise form. Both alias the real memory.
+        weights: table `[rows, D]` by column name. state: the optimizer's numbers by part ("sums", "means" ...) and
+            column name, `[rows, D]` or `[rows]`. Both alias the real memory.
+        steps: how often the tables were updated.
         device: where lookups and gradients are; with `offload`, not where the tables are.
         check_every_batch: look for ids without a row in every batch (debugging on a GPU; a CPU always does).
     """
 
     backend: str
 
-    def __init__(
-        self, row_map: RowMap, width: int, optimizer: Optimizer, lr: float, eps: float, device: torch.device
-    ) -> None:
+    def __init__(self, row_map: RowMap, width: int, optimizer: TableOptimizer, lr: float, device: torch.device) -> None:
         self.row_map, self.width = row_map, width
-        self.optimizer, self.lr, self.eps = optimizer, lr, eps
+        self.optimizer, self.lr = optimizer, lr
         self.device = device
         self.weights: dict[str, Tensor] = {}
-        self.sums: dict[str, Tensor] = {}
+        self.state: dict[str, dict[str, Tensor]] = {part: {} for part in optimizer.parts}
         self.check_every_batch = False
         self._batches_seen = 0
         self._opened: list[Lookup] = []
@@ -218,13 +217,25 @@ class Embeddings(ABC):
         return sum(size.weights + size.state for size in self.sizes())
 
     def sizes(self) -> list[TableSize]:
-        return [TableSize(name, len(w), w.nbytes, self.sums[name].nbytes) for name, w in self.weights.items()]
+        return [
+            TableSize(name, len(table), table.nbytes, sum(part[name].nbytes for part in self.state.values()))
+            for name, table in self.weights.items()
+        ]
+
+    @property
+    def steps(self) -> int:
+        """How often the tables were updated, as far as their optimizer counts."""
+        return 0
+
+    def set_steps(self, steps: int) -> None:
+        """Continue counting from there, after `load_state_dict`; nothing to do for an optimizer that does not count."""
+        return
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
-        """`{"weights": {column: table}, "sums": {column: state}}`, aliases of the live memory."""
+        """`{"weights": {column: table}, "sums": {column: state}, ...}`, aliases of the live memory."""
         return {
             "weights": {name: table.detach() for name, table in self.weights.items()},
-            "sums": dict(self.sums),
+            **{part: dict(tensors) for part, tensors in self.state.items()},
         }
 
     @torch.no_grad()

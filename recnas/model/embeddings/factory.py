@@ -8,10 +8,11 @@ import torch
 
 from recnas.data.schema import Schema
 from recnas.errors import BackendMissing, ConfigError
-from recnas.model.embeddings.base import Backend, Embeddings, Optimizer
+from recnas.model.embeddings.base import Backend, Embeddings
 from recnas.model.embeddings.fused import FusedEmbeddings, load_kernels
 from recnas.model.embeddings.plain import PlainEmbeddings, fill_xavier
 from recnas.model.embeddings.row_map import RowMap
+from recnas.model.embeddings.row_optim import L2Kind, Optimizer, TableOptimizer
 
 
 def build_embeddings(
@@ -26,13 +27,16 @@ def build_embeddings(
     cap: int | None = None,
     hash_rows: int | None = None,
     offload: bool = False,
+    l2: float = 0.0,
+    l2_kind: L2Kind = "lazy",
 ) -> Embeddings:
     """Allocate and initialise the tables of a schema.
 
     Args:
         backend: `auto` is `fused` on a GPU if its libraries load and can do this width, else `plain`. `sharded`
             is the same here: all tables in one process. Over several, see `build_sharded`.
-        optimizer: `adagrad` keeps one sum per value, `rowwise-adagrad` one per row (memory / D).
+        optimizer: `adagrad` keeps one sum per value, `rowwise-adagrad` one per row (memory / D), `adam` two per value.
+        eps: of Adagrad. l2, l2_kind: see `recnas.model.embeddings.row_optim`.
         seed: of the initial values; a generator gives one seed.
         cap, hash_rows: at most so many rows per table; see `RowMap`.
         offload: tables stay in host memory, only batches and gradients travel to `device`. The copies were
@@ -53,7 +57,7 @@ def build_embeddings(
         backend = choose_backend(home, width, schema.n_sparse)
     row_map = RowMap(schema, cap, hash_rows, home)
     make = FusedEmbeddings if backend == "fused" else PlainEmbeddings
-    embeddings = make(row_map, width, optimizer, lr, eps, device, home)
+    embeddings = make(row_map, width, TableOptimizer(optimizer, eps, l2, l2_kind), lr, device, home)
     for name, table in embeddings.weights.items():
         fill_xavier(table, seed, name)
     return embeddings

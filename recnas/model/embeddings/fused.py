@@ -1,7 +1,8 @@
 """Embedding tables on torchrec's FusedEmbeddingBagCollection, which runs fbgemm's table-batched kernels.
 
 The kernels apply Adagrad inside backward. Backward through their output therefore happens in one place
-only, `_update`, and with a gradient that is already final.
+only, `_update`, and with a gradient that is already final. Adam and L2 are beyond the kernels (on a CPU they have
+Adagrad and plain gradient steps only): lookups are then theirs, and the step is that of the plain backend.
 
 torch, torchrec and fbgemm fit together in one combination of versions; `load_kernels` is the only place
 that imports the latter two. Host memory on a CPU, device memory on a GPU by the same constructor; only the
@@ -27,8 +28,9 @@ import torch
 from torch import Tensor
 
 from recnas.errors import BackendMissing
-from recnas.model.embeddings.base import Embeddings, Lookup, Optimizer
+from recnas.model.embeddings.base import Embeddings, Lookup
 from recnas.model.embeddings.row_map import RowMap
+from recnas.model.embeddings.row_optim import RowOptimizer, TableOptimizer
 
 MATCHING = {"torch": "2.13", "torchrec": "1.8", "fbgemm-gpu": "1.8"}
 
@@ -115,33 +117,41 @@ class FusedEmbeddings(Embeddings):
         self,
         row_map: RowMap,
         width: int,
-        optimizer: Optimizer,
+        optimizer: TableOptimizer,
         lr: float,
-        eps: float,
         device: torch.device,
         home: torch.device,
     ) -> None:
-        super().__init__(row_map, width, optimizer, lr, eps, device)
+        super().__init__(row_map, width, optimizer, lr, device)
         self._kernels = kernels = load_kernels()
         self._keys = [f"t{i}" for i in range(len(row_map.names))]
         tables = [
             kernels.table_config(name=key, embedding_dim=width, num_embeddings=rows, feature_names=[key])
             for key, rows in zip(self._keys, row_map.rows)
         ]
+        # An optimizer that is not used keeps as little as possible.
+        rowwise = optimizer.kind == "rowwise-adagrad" or not optimizer.is_adagrad
         # The caller's random state is none of the constructor's business.
         with _quiet(), torch.random.fork_rng(devices=[home] if home.type == "cuda" else []):
             self._collection = kernels.collection(
                 tables=tables,
-                optimizer_type=torch.optim.Adagrad if optimizer == "adagrad" else kernels.rowwise_adagrad,
-                optimizer_kwargs={"lr": lr, "eps": eps},
+                optimizer_type=kernels.rowwise_adagrad if rowwise else torch.optim.Adagrad,
+                optimizer_kwargs={"lr": lr, "eps": optimizer.eps},
                 device=home,
             )
         self._fused = self._collection.fused_optimizer()
         state = self._fused.state_dict()["state"]
         for name, key in zip(row_map.names, self._keys):
             self.weights[name] = self._collection.embedding_bags[key].weight.detach()
-            self.sums[name] = state[f"{key}.weight"][f"{key}.weight.momentum_1"]
+            if optimizer.is_adagrad:
+                self.state["sums"][name] = state[f"{key}.weight"][f"{key}.weight.momentum_1"]
         self._whole = _one_after_the_other(list(self.weights.values()))
+        self._rows: RowOptimizer | None = None
+        if not optimizer.is_adagrad:
+            self._rows = RowOptimizer(optimizer, row_map.total, width, lambda shape: torch.empty(shape, device=home))
+            for name, start, rows in zip(row_map.names, row_map.starts, row_map.rows):
+                for part, tensor in self._rows.state.items():
+                    self.state[part][name] = tensor[start : start + rows]
         self._ends = torch.empty(0, dtype=torch.int64)
 
     def _open(self, ids: Tensor) -> tuple[Tensor, Any]:
@@ -163,6 +173,10 @@ class FusedEmbeddings(Embeddings):
         return self._ends
 
     def _update(self, lookup: Lookup, scale: float) -> None:
+        if self._rows is not None:
+            rows, summed = lookup._sums()
+            self._rows.step(self._whole, rows, summed if scale == 1.0 else summed * scale, self.lr)
+            return
         values = lookup._kept
         if values is None:  # several lookups joined into one
             values, _ = self._open(lookup.ids)
@@ -172,6 +186,14 @@ class FusedEmbeddings(Embeddings):
 
     def _stack(self) -> Tensor:
         return self._whole
+
+    @property
+    def steps(self) -> int:
+        return 0 if self._rows is None else self._rows.steps
+
+    def set_steps(self, steps: int) -> None:
+        if self._rows is not None:
+            self._rows.steps = steps
 
     def set_lr(self, lr: float) -> None:
         if lr == self.lr:

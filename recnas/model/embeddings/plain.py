@@ -1,8 +1,7 @@
-"""Embedding tables in plain torch: one stacked table, and Adagrad on the rows a batch touched.
+"""Embedding tables in plain torch: one stacked table, and an optimizer on the rows a batch touched.
 
-The readable twin of the fused backend, and the one for platforms without its libraries. Everything a step
-does is in `_update`; its cost follows the batch, not the tables. Also here: the initial values of every
-backend's tables.
+The readable twin of the fused backend, and the one for platforms without its libraries. Also here: the initial
+values of every backend's tables.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recnas.model.embeddings.base import Embeddings, Lookup, Optimizer, gather
+from recnas.model.embeddings.base import Embeddings, Lookup, gather
 from recnas.model.embeddings.row_map import RowMap
+from recnas.model.embeddings.row_optim import RowOptimizer, TableOptimizer
 
 _FILL_ROWS = 2**16  # rows drawn at a time: the same pieces on every device, so the same random numbers
 
@@ -31,38 +31,32 @@ class PlainEmbeddings(Embeddings):
         self,
         row_map: RowMap,
         width: int,
-        optimizer: Optimizer,
+        optimizer: TableOptimizer,
         lr: float,
-        eps: float,
         device: torch.device,
         home: torch.device,
     ) -> None:
-        super().__init__(row_map, width, optimizer, lr, eps, device)
+        super().__init__(row_map, width, optimizer, lr, device)
         self._table = _empty((row_map.total, width), home)
-        self._sums = _empty((row_map.total, width) if optimizer == "adagrad" else (row_map.total,), home).zero_()
+        self._rows = RowOptimizer(optimizer, row_map.total, width, lambda shape: _empty(shape, home))
         for name, start, rows in zip(row_map.names, row_map.starts, row_map.rows):
             self.weights[name] = self._table[start : start + rows]
-            self.sums[name] = self._sums[start : start + rows]
+            for part, tensor in self._rows.state.items():
+                self.state[part][name] = tensor[start : start + rows]
 
     def _open(self, ids: Tensor) -> tuple[Tensor, Any]:
         return gather(self._table, self.row_map.stacked(ids), ids.shape), None
 
-    @torch.no_grad()
     def _update(self, lookup: Lookup, scale: float) -> None:
-        """Adagrad with eps outside the root: `s += g^2`, `w -= lr g / (sqrt(s) + eps)`.
-
-        Row-wise: `s` is one number per row and takes the mean of `g^2` over the row.
-        """
         rows, grad = lookup._sums()
-        if scale != 1.0:
-            grad = grad * scale
-        squares = grad * grad if self.optimizer == "adagrad" else (grad * grad).mean(1)
-        sums = self._sums.index_select(0, rows).add_(squares)
-        self._sums.index_copy_(0, rows, sums)
-        root = sums.sqrt_().add_(self.eps)
-        weights = self._table.index_select(0, rows)
-        weights.addcdiv_(grad, root if root.ndim == 2 else root[:, None], value=-self.lr)
-        self._table.index_copy_(0, rows, weights)
+        self._rows.step(self._table, rows, grad if scale == 1.0 else grad * scale, self.lr)
+
+    @property
+    def steps(self) -> int:
+        return self._rows.steps
+
+    def set_steps(self, steps: int) -> None:
+        self._rows.steps = steps
 
     def _stack(self) -> Tensor:
         return self._table

@@ -26,12 +26,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from recnas.data.schema import Schema
-from recnas.errors import RunError
+from recnas.errors import ConfigError, RunError
 from recnas.model.embeddings.base import (
     CHECKED_ON_DEVICE,
     Embeddings,
     Lookup,
-    Optimizer,
     TableReader,
     TableSize,
     check_state,
@@ -40,6 +39,7 @@ from recnas.model.embeddings.base import (
 from recnas.model.embeddings.fused import load_kernels
 from recnas.model.embeddings.plain import xavier_parts
 from recnas.model.embeddings.row_map import RowMap
+from recnas.model.embeddings.row_optim import Optimizer, TableOptimizer
 from recnas.model.embeddings.sharding import Layout, Sharding, lay_out, owner, quiet, table_keys
 
 
@@ -93,7 +93,7 @@ class ShardedEmbeddings(Embeddings):
     def __init__(
         self, row_map: RowMap, width: int, optimizer: Optimizer, lr: float, eps: float, layout: Layout
     ) -> None:
-        super().__init__(row_map, width, optimizer, lr, eps, layout.device)
+        super().__init__(row_map, width, TableOptimizer(optimizer, eps), lr, layout.device)
         from torchrec.distributed.types import ShardingEnv
 
         self._kernels = load_kernels()
@@ -239,7 +239,7 @@ class ShardedEmbeddings(Embeddings):
 
     def sizes(self) -> list[TableSize]:
         """Of whole tables, wherever their parts are."""
-        per_row = self.width if self.optimizer == "adagrad" else 1
+        per_row = 1 if self._rowwise else self.width
         return [
             TableSize(name, rows, 4 * rows * self.width, 4 * rows * per_row)
             for name, rows in zip(self.row_map.names, self.rows)
@@ -285,7 +285,7 @@ class ShardedEmbeddings(Embeddings):
 
     @property
     def _rowwise(self) -> bool:
-        return self.optimizer != "adagrad"
+        return self.optimizer.kind == "rowwise-adagrad"
 
     def _parts(self) -> list[tuple[str, Shard, Tensor | None]]:
         return [(part, shard, getattr(shard, part)) for part in ("weights", "sums") for shard in self.shards]
@@ -325,6 +325,7 @@ def build_sharded(
     sharding: Sharding | None = None,
     memory: int | None = None,
     batch_rows: int = 512,
+    l2: float = 0.0,
 ) -> ShardedEmbeddings:
     """Tables of a schema over the processes of the default group, started as `build_embeddings` starts them.
 
@@ -333,6 +334,13 @@ def build_sharded(
         memory: bytes of tables and state one process may hold; None does not limit.
         batch_rows: rows of a batch per process, for the planner.
     """
+    if optimizer == "adam" or l2:
+        asked = f"embeddings.l2={l2}" if l2 else "embeddings.optimizer=adam"
+        raise ConfigError(
+            f"{asked} does not work with tables that are spread over several processes: the kernels that update them "
+            "have Adagrad only.",
+            "Use embeddings.optimizer=adagrad and embeddings.l2=0, or train in one process.",
+        )
     device = torch.device(device)
     row_map = RowMap(schema, cap, hash_rows, device)
     layout = lay_out(row_map, width, optimizer, lr, eps, device, sharding, memory, batch_rows)

@@ -20,9 +20,9 @@ import torch
 import torch.distributed as dist
 
 from recnas.errors import ConfigError
-from recnas.model.embeddings.base import Optimizer
 from recnas.model.embeddings.fused import load_kernels
 from recnas.model.embeddings.row_map import RowMap
+from recnas.model.embeddings.row_optim import Optimizer
 from recnas.progress import human_bytes
 
 Sharding = Literal["table-wise", "column-wise", "row-wise"]
