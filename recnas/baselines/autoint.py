@@ -66,7 +66,7 @@ class AutoInt(Baseline):
             )
         )
         self.head = nn.Linear(n * out, 1)
-        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.layernorm)
+        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.norm)
 
     @property
     def output_bias(self) -> nn.Parameter:

@@ -20,9 +20,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from recnas.baselines.layers import Draws
+from recnas.baselines.layers import Norm
 from recnas.config import Settings
 from recnas.data.schema import Schema
+from recnas.model.dropout import Draws
 from recnas.model.embeddings import Embeddings
 
 
@@ -52,7 +53,7 @@ class DeepSettings(ModelSettings):
 
     hidden: tuple[int, ...] = Field((400, 400, 400), min_length=1)  # widths of the layers
     dropout: float = Field(0.0, ge=0, lt=1)  # after each layer
-    layernorm: bool = False  # before each activation
+    norm: Norm = "none"  # before each activation
 
 
 class Baseline(nn.Module):

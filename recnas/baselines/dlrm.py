@@ -22,7 +22,7 @@ class DLRM(Baseline):
 
     def __init__(self, shape: InputShape, settings: DLRMSettings) -> None:
         super().__init__(shape)
-        rest = settings.dropout, settings.layernorm
+        rest = settings.dropout, settings.norm
         self.bottom = (
             Mlp(shape.n_dense, (*settings.bottom, shape.width), self.draws, *rest, head=False)
             if shape.n_dense

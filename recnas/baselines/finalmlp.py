@@ -46,7 +46,7 @@ class FinalMLP(Baseline):
         widths = settings.hidden, settings.second or settings.hidden
         self.gates = nn.ModuleList(Gate(shape.width, settings.gate_width, shape.flat) for _ in widths)
         self.streams = nn.ModuleList(
-            Mlp(shape.flat, hidden, self.draws, settings.dropout, settings.layernorm, head=False) for hidden in widths
+            Mlp(shape.flat, hidden, self.draws, settings.dropout, settings.norm, head=False) for hidden in widths
         )
         last = [hidden[-1] for hidden in widths]
         self.linear = nn.Linear(sum(last), 1)

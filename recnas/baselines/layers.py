@@ -5,49 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_STEP_STRIDE = 0x9E3779B97F4A7C15  # odd: consecutive (seed, step) pairs land far apart
-_SEEDS = 2**63
+from recnas.model.dropout import Draws, Dropout
 
-
-class Draws:
-    """Random numbers of one network's dropout: a function of (seed, step), not of global state."""
-
-    def __init__(self, seed: int = 0) -> None:
-        self.seed = seed
-        self._step = 0
-        self._generator: torch.Generator | None = None
-
-    def begin(self, step: int) -> None:
-        self._step, self._generator = step, None
-
-    def generator(self, device: torch.device) -> torch.Generator:
-        if self._generator is None:
-            mixed = (self.seed * 1_000_003 + (self._step + 1) * _STEP_STRIDE) % _SEEDS
-            self._generator = torch.Generator(device).manual_seed(mixed)
-        return self._generator
-
-
-class Dropout(nn.Module):
-    """Usual dropout, drawing from the network's own `Draws`."""
-
-    def __init__(self, share: float, draws: Draws) -> None:
-        super().__init__()
-        self.share, self.draws = share, draws
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.share == 0:
-            return x
-        kept = torch.empty_like(x).bernoulli_(1 - self.share, generator=self.draws.generator(x.device))
-        return x * kept.mul_(1 / (1 - self.share))
+Norm = Literal["none", "batch", "layer"]
 
 
 class Mlp(nn.Module):
-    """Linear, LayerNorm (if asked for), ReLU, dropout, per width in `hidden`; then one logit if `head`."""
+    """Linear, normalisation (if asked for), ReLU, dropout, per width in `hidden`; then one logit if `head`."""
 
     def __init__(
         self,
@@ -55,13 +25,14 @@ class Mlp(nn.Module):
         hidden: Sequence[int],
         draws: Draws,
         dropout: float = 0.0,
-        layernorm: bool = False,
+        norm: Norm = "none",
         head: bool = True,
     ) -> None:
         super().__init__()
         widths = [width, *hidden]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
-        self.norms = nn.ModuleList(nn.LayerNorm(b) for b in hidden) if layernorm else None
+        kind = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}.get(norm)
+        self.norms = nn.ModuleList(kind(b) for b in hidden) if kind is not None else None
         self.dropout = Dropout(dropout, draws)
         self.out = nn.Linear(widths[-1], 1) if head else None
 

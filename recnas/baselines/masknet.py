@@ -15,7 +15,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape, joined
-from recnas.baselines.layers import Dropout, Mlp
+from recnas.baselines.layers import Mlp
+from recnas.model.dropout import Dropout
 
 
 class MaskNetSettings(DeepSettings):
@@ -53,7 +54,7 @@ class MaskNet(Baseline):
             for i in range(settings.blocks)
         )
         width = settings.block_width * (1 if self.serial else settings.blocks)
-        self.deep = Mlp(width, settings.hidden, self.draws, settings.dropout, settings.layernorm)
+        self.deep = Mlp(width, settings.hidden, self.draws, settings.dropout, settings.norm)
 
     @property
     def output_bias(self) -> nn.Parameter:

@@ -36,20 +36,14 @@ from recnas.errors import ConfigError
 
 Grid = Mapping[str, tuple[Any, ...]]
 
-# Learning rates every trained model is tuned over, by optimizer.
-LEARNING_RATES: Mapping[str, tuple[float, ...]] = {
-    "adagrad": (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24),
-    "adamw": (1e-4, 2e-4, 3e-4, 5e-4, 7e-4, 1e-3, 1.5e-3, 2e-3, 3e-3, 5e-3, 1e-2),
-}
 DEEP: Grid = {
-    "dropout": (0.0, 0.1, 0.3),
     "hidden": ((256, 128), (400, 400, 400), (1024, 512, 256)),
 }
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of the zoo. `grid` is what tuning may change besides the learning rate."""
+    """One model of the zoo. `grid` is what tuning may change besides how any model is trained."""
 
     title: str
     network: type[Baseline]

@@ -74,7 +74,7 @@ class TrainWork:
         settings, seed = self.settings, request.seed
         arch = space.from_dict(request.arch)
         device = choose_device(settings)
-        network = new_subnet(arch, net_shape(data.schema, settings), seed).to(device)
+        network = new_subnet(arch, net_shape(data.schema, settings), seed, settings.dropout).to(device)
         embeddings = make_embeddings(data.schema, settings, seed, device)
         loader = make_loader(data, settings, seed, device, self.rows)
         trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device, data=data)

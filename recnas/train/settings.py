@@ -34,6 +34,7 @@ class EmbeddingSettings(Settings):
     l2_kind: Literal["lazy", "dense"] = (
         "lazy"  # lazy: a row catches up when it is next touched; dense: every row in every step
     )
+    std: float | None = Field(None, gt=0)  # of the initial values; null: Xavier's, larger in smaller tables
     cap: int | None = Field(None, ge=3)  # most rows per table, the most frequent
     hash_rows: int | None = Field(None, ge=3)  # most rows per table; ids beyond wrap around over them
     offload: bool = False  # keep the tables in host memory while a GPU trains the rest
@@ -64,7 +65,8 @@ class TrainSettings(Settings):
     )
     stop: StopSettings = StopSettings()
     average: float | None = Field(None, gt=0, lt=1)  # of the layers' weights over the steps, 0.999 for example
-    dropout: float = Field(0.0, ge=0, lt=1)  # after every block of a searched network
+    dropout: float = Field(0.0, ge=0, lt=1)  # in the layers of every model
+    norm: Literal["none", "batch", "layer"] = "none"  # in the perceptron of a hand-crafted model
     lr_rise_share: float = Field(0.1, ge=0, lt=1)  # of the steps over which the rate rises linearly
     least_rise: int = Field(70, ge=0)  # steps a rise to the full rate takes at least; shorter runs stay below it
     clip: float | None = Field(5.0, gt=0)  # of the global gradient norm

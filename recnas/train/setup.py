@@ -87,6 +87,7 @@ def make_embeddings(schema: Schema, settings: TrainSettings, seed: int, device: 
         offload=tables.offload,
         l2=tables.l2,
         l2_kind=tables.l2_kind,
+        std=tables.std,
     )
 
 
@@ -116,6 +117,7 @@ def _make_sharded(schema: Schema, settings: TrainSettings, seed: int, device: to
         memory=int(memory),
         batch_rows=-(-settings.batch_size // ranks.world),
         l2=tables.l2,
+        std=tables.std,
     )
 
 

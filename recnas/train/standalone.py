@@ -97,7 +97,7 @@ def _train_one(
     progress: Progress,
     on: str,
 ) -> dict[str, Any]:
-    network = new_subnet(arch, net_shape(data.schema, settings), seed).to(device)
+    network = new_subnet(arch, net_shape(data.schema, settings), seed, settings.dropout).to(device)
     embeddings = make_embeddings(data.schema, settings, seed, device)
     loader = make_joined_loader(data, settings, seed, device, on)
     trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device, data=data)

@@ -18,7 +18,7 @@ ROWS: list[tuple[str, ...]] = [
     ("runs",),
     ("data.schema", "data.batch"),
     ("space",),
-    ("data", "model.embeddings", "model.kernels", "model.observe"),
+    ("data", "model.embeddings", "model.kernels", "model.observe", "model.dropout"),
     ("model", "baselines", "theory"),
     ("train", "proxies"),
     ("searchers", "engines"),

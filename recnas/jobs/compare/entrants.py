@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from recnas.baselines.base import Baseline, InputShape, start_tables
+from recnas.baselines.base import Baseline, DeepSettings, InputShape, start_tables
 from recnas.baselines.counts import count_macs, count_params
-from recnas.baselines.zoo import LEARNING_RATES, ZOO, build
+from recnas.baselines.zoo import ZOO, build
 from recnas.bench.other_models import OTHER_MODELS
 from recnas.data.schema import Schema
 from recnas.model.embeddings import Embeddings
@@ -24,6 +24,7 @@ from recnas.model.nasrec.subnet import new_subnet
 from recnas.seeds import stream
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.json import from_dict
+from recnas.train.recipe import recipe_grid, recipe_of, with_recipe
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import make_embeddings, net_shape
 
@@ -93,11 +94,11 @@ class HandCrafted(Trainable):
     """A model of the zoo."""
 
     def grid(self, optimizer: str) -> Grid:
-        return {"lr": LEARNING_RATES[optimizer], **ZOO[self.id].grid}
+        return {**recipe_grid(optimizer), **ZOO[self.id].grid}
 
     def default(self, settings: TrainSettings) -> Choice:
         chosen = ZOO[self.id].settings()
-        return _plain({"lr": settings.lr} | {name: getattr(chosen, name) for name in ZOO[self.id].grid})
+        return _plain(recipe_of(settings) | {name: getattr(chosen, name) for name in ZOO[self.id].grid})
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "hand-crafted", "model": self.id}
@@ -105,12 +106,15 @@ class HandCrafted(Trainable):
     def build(self, choice: Choice, schema: Schema, settings: TrainSettings, seed: int, device: torch.device) -> Built:
         width = settings.embeddings.width
         shape = InputShape.of(schema, width)
-        network = build(self.id, shape, {name: value for name, value in choice.items() if name != "lr"}, seed)
+        settings, own = with_recipe(settings, choice)
+        if issubclass(ZOO[self.id].settings, DeepSettings):
+            own = {"dropout": settings.dropout, "norm": settings.norm, **own}
+        network = build(self.id, shape, own, seed)
         assert isinstance(network, Baseline)
         columns = network.table_width(width)
         padded = columns + (-columns % 4 if settings.embeddings.backend == "fused" else 0)
         tables = settings.embeddings.model_copy(update={"width": padded})
-        settings = settings.model_copy(update={"lr": choice["lr"], "embeddings": tables})
+        settings = settings.model_copy(update={"embeddings": tables})
         embeddings = make_embeddings(schema, settings, seed, device)
         start_tables(embeddings, network, width)
         cost = {
@@ -130,19 +134,19 @@ class Architecture(Trainable):
     searched = True
 
     def grid(self, optimizer: str) -> Grid:
-        return {"lr": LEARNING_RATES[optimizer]}
+        return recipe_grid(optimizer)
 
     def default(self, settings: TrainSettings) -> Choice:
-        return {"lr": settings.lr}
+        return recipe_of(settings)
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "architecture", "arch": self.arch, "options": _plain(dict(self.options))}
 
     def build(self, choice: Choice, schema: Schema, settings: TrainSettings, seed: int, device: torch.device) -> Built:
         width = settings.embeddings.width
-        settings = settings.model_copy(update={"lr": choice["lr"], **dict(self.options)})
+        settings, _ = with_recipe(settings.model_copy(update=dict(self.options)), choice)
         arch = from_dict(self.arch)
-        network = new_subnet(arch, net_shape(schema, settings), seed)
+        network = new_subnet(arch, net_shape(schema, settings), seed, settings.dropout)
         counted = count(arch, schema, width=width, layernorm=settings.layernorm)
         embeddings = make_embeddings(schema, settings, seed, device)
         start_tables(embeddings, network, width)

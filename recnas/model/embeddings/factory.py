@@ -10,7 +10,7 @@ from recnas.data.schema import Schema
 from recnas.errors import BackendMissing, ConfigError
 from recnas.model.embeddings.base import Backend, Embeddings
 from recnas.model.embeddings.fused import FusedEmbeddings, load_kernels
-from recnas.model.embeddings.plain import PlainEmbeddings, fill_xavier
+from recnas.model.embeddings.plain import PlainEmbeddings, fill_normal
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import L2Kind, Optimizer, TableOptimizer
 
@@ -29,6 +29,7 @@ def build_embeddings(
     offload: bool = False,
     l2: float = 0.0,
     l2_kind: L2Kind = "lazy",
+    std: float | None = None,
 ) -> Embeddings:
     """Allocate and initialise the tables of a schema.
 
@@ -37,7 +38,7 @@ def build_embeddings(
             is the same here: all tables in one process. Over several, see `build_sharded`.
         optimizer: `adagrad` keeps one sum per value, `rowwise-adagrad` one per row (memory / D), `adam` two per value.
         eps: of Adagrad. l2, l2_kind: see `recnas.model.embeddings.row_optim`.
-        seed: of the initial values; a generator gives one seed.
+        seed: of the initial values; a generator gives one seed. std: their standard deviation; None: Xavier's.
         cap, hash_rows: at most so many rows per table; see `RowMap`.
         offload: tables stay in host memory, only batches and gradients travel to `device`. The copies were
             run with `device="cpu"` only.
@@ -59,7 +60,7 @@ def build_embeddings(
     make = FusedEmbeddings if backend == "fused" else PlainEmbeddings
     embeddings = make(row_map, width, TableOptimizer(optimizer, eps, l2, l2_kind), lr, device, home)
     for name, table in embeddings.weights.items():
-        fill_xavier(table, seed, name)
+        fill_normal(table, seed, name, std)
     return embeddings
 
 

@@ -73,25 +73,27 @@ def _empty(shape: tuple[int, ...], device: torch.device) -> Tensor:
     return torch.from_numpy(np.empty(shape, dtype=np.float32))
 
 
-def fill_xavier(table: Tensor, seed: int, name: str) -> None:
-    """Xavier normal initial values; a table's numbers depend on seed, name and shape, not on the backend."""
+def fill_normal(table: Tensor, seed: int, name: str, std: float | None = None) -> None:
+    """Normal initial values, Xavier's unless `std` is given; a table's numbers depend on seed, name and shape, not on
+    the backend."""
     if table.is_meta:
         return
     rows, width = table.shape
     in_place = table.device.type == "cpu"
     with torch.no_grad():
-        for start, values in xavier_parts(rows, width, seed, name, table if in_place else None):
+        for start, values in normal_parts(rows, width, seed, name, std, table if in_place else None):
             if not in_place:
                 table[start : start + len(values)].copy_(values)
 
 
-def xavier_parts(
-    rows: int, width: int, seed: int, name: str, table: Tensor | None = None
+def normal_parts(
+    rows: int, width: int, seed: int, name: str, std: float | None = None, table: Tensor | None = None
 ) -> Iterator[tuple[int, Tensor]]:
     """First row and values of one stretch of a table after the other, drawn in place if there is a table."""
     digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest) >> 1)
-    std = math.sqrt(2.0 / (rows + width))
+    if std is None:
+        std = math.sqrt(2.0 / (rows + width))
     for start in range(0, rows, _FILL_ROWS):
         stop = min(start + _FILL_ROWS, rows)
         part = torch.empty(stop - start, width) if table is None else table[start:stop]

@@ -37,7 +37,7 @@ from recnas.model.embeddings.base import (
     sum_by_row,
 )
 from recnas.model.embeddings.fused import load_kernels
-from recnas.model.embeddings.plain import xavier_parts
+from recnas.model.embeddings.plain import normal_parts
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import Optimizer, TableOptimizer
 from recnas.model.embeddings.sharding import Layout, Sharding, lay_out, owner, quiet, table_keys
@@ -299,13 +299,13 @@ class ShardedEmbeddings(Embeddings):
         }
 
     @torch.no_grad()
-    def fill(self, seed: int) -> None:
+    def fill(self, seed: int, std: float | None = None) -> None:
         """Initial values: the same numbers that one process would draw."""
         for shard in self.shards:
             if shard.weights is None:
                 continue
             rows = self.rows[self.row_map.names.index(shard.name)]
-            for start, values in xavier_parts(rows, self.width, seed, shard.name):
+            for start, values in normal_parts(rows, self.width, seed, shard.name, std):
                 first, last = max(start, shard.rows.start), min(start + len(values), shard.rows.stop)
                 if first < last:
                     here = values[first - start : last - start, shard.columns]
@@ -326,6 +326,7 @@ def build_sharded(
     memory: int | None = None,
     batch_rows: int = 512,
     l2: float = 0.0,
+    std: float | None = None,
 ) -> ShardedEmbeddings:
     """Tables of a schema over the processes of the default group, started as `build_embeddings` starts them.
 
@@ -345,5 +346,5 @@ def build_sharded(
     row_map = RowMap(schema, cap, hash_rows, device)
     layout = lay_out(row_map, width, optimizer, lr, eps, device, sharding, memory, batch_rows)
     embeddings = ShardedEmbeddings(row_map, width, optimizer, lr, eps, layout)
-    embeddings.fill(seed)
+    embeddings.fill(seed, std)
     return embeddings

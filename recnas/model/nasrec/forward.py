@@ -11,7 +11,7 @@ contain FM as well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -27,8 +27,10 @@ from recnas.space.nasrec.plan import BlockPlan, Plan
 Params = Mapping[str, Tensor]
 
 
-def run(plan: Plan, params: Params, dense: Tensor, embedded: Tensor) -> Tensor:
-    """Logits `[B]` from `dense [B, I]` and `embedded [B, F, D]`."""
+def run(
+    plan: Plan, params: Params, dense: Tensor, embedded: Tensor, drop: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
+    """Logits `[B]` from `dense [B, I]` and `embedded [B, F, D]`; `drop` is applied to the outputs of every block."""
     if dense.shape[1] == 0:
         dense = dense.new_zeros(dense.shape[0], 1)
     dense_out: list[Tensor | None] = [dense]
@@ -39,6 +41,9 @@ def run(plan: Plan, params: Params, dense: Tensor, embedded: Tensor) -> Tensor:
     frugal = training and plan.elements >= LARGE // 4 and not observe.listening()
     for block in plan.blocks:
         y_dense, y_sparse = _run_block(block, plan, params, dense_out, sparse_out, frugal)
+        if drop is not None:
+            y_dense = None if y_dense is None else drop(y_dense)
+            y_sparse = tuple(drop(rows) for rows in y_sparse)
         if training and plan.elements >= LARGE and y_dense is not None:
             trim_when_differentiated(y_dense)
         dense_out.append(y_dense)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from recnas.model.dropout import Draws, Dropout
 from recnas.model.nasrec.forward import run
 from recnas.model.nasrec.init import HEAD_START, attach, fill
 from recnas.model.nasrec.supernet import Supernet
@@ -19,9 +20,10 @@ from recnas.space.nasrec.layers import NetShape
 from recnas.space.nasrec.plan import HEAD_BIAS, HEAD_WEIGHT, build_plan
 
 
-def new_subnet(arch: NasrecArch, shape: NetShape, seed: int) -> Subnet:
-    """A network ready to be trained from scratch: initial weights by seed, a quiet head."""
+def new_subnet(arch: NasrecArch, shape: NetShape, seed: int, dropout: float = 0.0) -> Subnet:
+    """A network ready to be trained from scratch: initial weights by seed, a quiet head, dropout after every block."""
     network = Subnet(arch, shape, torch.Generator().manual_seed(seed))
+    network.dropout = Dropout(dropout, Draws(seed))
     with torch.no_grad():
         network.get_parameter(HEAD_WEIGHT).mul_(HEAD_START)
     return network
@@ -48,6 +50,7 @@ class Subnet(nn.Module):
         super().__init__()
         self.arch = arch
         self.shape = shape
+        self.dropout = Dropout(0.0, Draws())
         self._build = build_plan(arch, shape, sliced=False, keep_dead=keep_dead)
         # Forward always follows the live plan.
         self.plan = build_plan(arch, shape, sliced=False)
@@ -61,7 +64,12 @@ class Subnet(nn.Module):
 
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         """Logits `[B]` of `dense [B, I]` and `embedded [B, F, D]`."""
-        return run(self.plan, dict(self.named_parameters()), dense, embedded)
+        drop = self.dropout if self.training and self.dropout.share else None
+        return run(self.plan, dict(self.named_parameters()), dense, embedded, drop)
+
+    def begin_step(self, step: int) -> None:
+        """Dropout of a training step depends on seed and step alone, so a resumed training repeats it."""
+        self.dropout.draws.begin(step)
 
     def functional(self, params: Mapping[str, Tensor], dense: Tensor, embedded: Tensor) -> Tensor:
         """The same under other parameters, given by name."""

@@ -8,10 +8,11 @@ import torch
 
 from recnas.baselines.base import InputShape, start_tables
 from recnas.baselines.counts import count_macs, count_params
-from recnas.baselines.zoo import ALIASES, LEARNING_RATES, ZOO, build, check_model_settings
+from recnas.baselines.zoo import ALIASES, ZOO, build, check_model_settings
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError
 from recnas.model.embeddings import build_embeddings
+from recnas.train.recipe import LEARNING_RATES
 from tests.unit.baselines import golden
 
 SHAPE = InputShape(n_dense=3, n_sparse=5, width=4)
@@ -83,7 +84,7 @@ def test_masknet_serial():
         *((name, golden.GOLDEN[name][0]) for name in NAMES),
         ("dcn-v2", {"rank": 2, "structure": "stacked"}),
         ("xdeepfm", {"cin": (3,), "dense_fields": True}),
-        ("fibinet", {"bilinear": "interaction", "dense_fields": True, "layernorm": True}),
+        ("fibinet", {"bilinear": "interaction", "dense_fields": True, "norm": "layer"}),
         ("autoint+", {"dense_fields": False}),
         ("fm", {"dense_fields": False}),
     ],

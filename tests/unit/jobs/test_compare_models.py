@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from recnas.baselines.zoo import LEARNING_RATES, ZOO, check_model_settings
+from recnas.baselines.zoo import ZOO, check_model_settings
 from recnas.bench.other_models import OTHER_MODELS
 from recnas.data.prepare import prepare
 from recnas.data.schema import Schema
@@ -18,6 +18,7 @@ from recnas.jobs.compare.resolve import resolve
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.json import to_dict
+from recnas.train.recipe import LEARNING_RATES, with_recipe
 from recnas.train.settings import TrainSettings
 
 SCHEMA = Schema.of_shape(3, [20, 30, 5])
@@ -62,7 +63,7 @@ def test_trials_start_with_the_defaults_and_more_are_the_same_and_more(entrant: 
         assert {choice["lr"] for choice in many[1:]} <= set(LEARNING_RATES[optimizer])
     if isinstance(entrant, HandCrafted):
         for choice in many:
-            check_model_settings(entrant.id, {name: v for name, v in choice.items() if name != "lr"})
+            check_model_settings(entrant.id, with_recipe(settings, choice)[1])
 
 
 @pytest.mark.parametrize(("name", "width", "padded"), [("lr", 1, 4), ("deepfm", 9, 12), ("dnn", 8, 8)])
