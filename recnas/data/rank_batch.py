@@ -7,7 +7,7 @@ is filled up with the first row of the batch; those rows are computed and then l
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -18,16 +18,8 @@ from recnas.data.batch import Batch
 class PartBatch(Batch):
     """A share of a batch. real: its leading rows that count. whole: rows of the batch it is a share of."""
 
-    real: int
-    whole: int
-
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> PartBatch:
-        moved = Batch(self.dense, self.ids, self.label).to(device, non_blocking)
-        return PartBatch(moved.dense, moved.ids, moved.label, self.real, self.whole)
-
-    def pin_memory(self) -> PartBatch:
-        pinned = Batch(self.dense, self.ids, self.label).pin_memory()
-        return PartBatch(pinned.dense, pinned.ids, pinned.label, self.real, self.whole)
+    real: int = field(kw_only=True)
+    whole: int = field(kw_only=True)
 
 
 def share_of(start: int, stop: int, rank: int, world: int) -> tuple[int, int]:
@@ -47,8 +39,9 @@ def filled(found: Batch | None, first_row: Callable[[], Batch], whole: int, worl
     real = len(found) if found is not None else 0
     missing = share_size(whole, world) - real
     if found is not None and not missing:
-        return PartBatch(found.dense, found.ids, found.label, real, whole)
+        return PartBatch(found.dense, found.ids, found.label, found.weight, real=real, whole=whole)
     one = first_row()
     parts = [*([found] if found is not None else []), *[one] * missing]
     dense, ids, label = (torch.cat([getattr(part, name) for part in parts]) for name in ("dense", "ids", "label"))
-    return PartBatch(dense, ids, label, real, whole)
+    weights = [part.weight for part in parts if part.weight is not None]
+    return PartBatch(dense, ids, label, torch.cat(weights) if weights else None, real=real, whole=whole)
