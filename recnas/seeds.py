@@ -39,6 +39,8 @@ STREAMS = {
     "darts-alpha": "tasks/gradient/darts.py",
     "darts-train": "tasks/gradient/darts.py",
     "darts-valid": "tasks/gradient/darts.py",
+    "importance-rows": "serve/importance.py",
+    "importance-order": "serve/importance.py",
     "tuning-trials": "jobs/compare/entrants.py",
     "scored-architectures": "jobs/score.py",
     "sampled-cells": "jobs/score_cells.py",

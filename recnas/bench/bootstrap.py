@@ -10,13 +10,14 @@ The interval holds the middle 95 % of the differences; a difference is called re
 does not contain zero. Each interval is for one comparison: of twenty models that are no better, one will
 look real.
 
-Three shortcuts, each checked against the plain computation by a test:
+Shortcuts, each checked against the plain computation by a test:
 
 - Log loss is a mean over rows, so a resample needs only how often each row was drawn. AUC is not, but to
   first order it is the sum of two means (its Hajek projection): over clicks, of the share of non-clicks
   scored below; over non-clicks, of the share of clicks scored above. What is left out is of the order of
   one over the number of rows.
 - More than `GROUPS` rows are drawn in groups of neighbours, whose sums are taken once.
+- Rows may have weights, as `RowSums` holds sums of them: a resample draws rows, whatever they weigh.
 - With S seeds, the mean of S draws varies (S - 1) / S times as much as it should: it is stretched by that.
 """
 
@@ -38,7 +39,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class RowSums:
-    """What resamples need of one model's scores on all test rows: sums per group `[G]`."""
+    """What resamples need of one model's scores on all test rows: sums per group `[G]`, of weights if rows have some."""
 
     logloss: float
     auc: float | None  # None if all rows have one label
@@ -68,41 +69,49 @@ class Difference:
         return found
 
 
-def row_sums(logits: np.ndarray, label: np.ndarray, groups: int = GROUPS) -> RowSums:
-    """Summarise `logits [N]` against `label [N]` of 0 and 1."""
+def row_sums(logits: np.ndarray, label: np.ndarray, groups: int = GROUPS, weight: np.ndarray | None = None) -> RowSums:
+    """Summarise `logits [N]` against `label [N]` of 0 and 1; with `weight [N]`, a row counts that many times."""
     score, clicked = np.asarray(logits, np.float64), np.asarray(label) == 1
     n = len(score)
     if n == 0 or score.shape != clicked.shape:
         raise DataError(f"{score.shape} scores cannot be judged by {clicked.shape} labels.")
-    losses = np.logaddexp(0, score) - score * clicked
+    heavy = np.ones(n) if weight is None else np.asarray(weight, np.float64)
+    if heavy.shape != score.shape or not (heavy >= 0).all() or not heavy.sum() > 0:
+        raise DataError("weights must be one per row, not negative, and not all zero.")
+    losses = heavy * (np.logaddexp(0, score) - score * clicked)
     place = np.minimum(np.arange(n) * groups // n, groups - 1) if n > groups else np.arange(n)
     g = min(n, groups)
 
     def per_group(values: np.ndarray) -> np.ndarray:
         return np.bincount(place, weights=values, minlength=g)
 
-    clicks, misses = int(clicked.sum()), int((~clicked).sum())
-    share = _placements(score, clicked) if clicks and misses else np.zeros(n)
+    clicks, misses = float(heavy[clicked].sum()), float(heavy[~clicked].sum())
+    share = heavy * _placements(score, clicked, heavy) if clicks and misses else np.zeros(n)
     return RowSums(
-        logloss=float(losses.mean()),
-        auc=float(share[clicked].mean()) if clicks and misses else None,
-        rows=per_group(np.ones(n)),
-        clicks=per_group(clicked.astype(np.float64)),
+        logloss=float(losses.sum() / heavy.sum()),
+        auc=float(share[clicked].sum() / clicks) if clicks and misses else None,
+        rows=per_group(heavy),
+        clicks=per_group(heavy * clicked),
         losses=per_group(losses),
         above=per_group(np.where(clicked, share, 0.0)),
         below=per_group(np.where(clicked, 0.0, share)),
     )
 
 
-def _placements(score: np.ndarray, clicked: np.ndarray) -> np.ndarray:
-    """Of each row, the share of rows of the other label that it is ordered rightly with."""
-    hits, misses = np.sort(score[clicked]), np.sort(score[~clicked])
+def _placements(score: np.ndarray, clicked: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Of each row, the share of (the weight of) rows of the other label that it is ordered rightly with."""
     share = np.empty(len(score))
-    lower = np.searchsorted(misses, score[clicked], "left") + np.searchsorted(misses, score[clicked], "right")
-    share[clicked] = lower / (2 * len(misses))
-    lower = np.searchsorted(hits, score[~clicked], "left") + np.searchsorted(hits, score[~clicked], "right")
-    share[~clicked] = 1 - lower / (2 * len(hits))
+    share[clicked] = _share_below(score[clicked], score[~clicked], weight[~clicked])
+    share[~clicked] = 1 - _share_below(score[~clicked], score[clicked], weight[clicked])
     return share
+
+
+def _share_below(score: np.ndarray, others: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The share of the others' weight that lies below each score, ties as half."""
+    order = np.argsort(others, kind="stable")
+    others, up_to = others[order], np.concatenate(([0.0], np.cumsum(weight[order])))
+    lower = up_to[np.searchsorted(others, score, "left")] + up_to[np.searchsorted(others, score, "right")]
+    return lower / (2 * up_to[-1])
 
 
 def paired_bootstrap(
@@ -130,7 +139,9 @@ def paired_bootstrap(
         loss, auc = np.zeros(k), np.zeros(k)
         for sign, sums in ((1, model), (-1, reference)):
             drawn_seeds = rng.integers(len(sums), size=(k, len(sums)))
-            loss += sign * _over_seeds(weight @ np.stack([s.losses for s in sums], 1) / rows[:, None], drawn_seeds)
+            with np.errstate(divide="ignore", invalid="ignore"):  # a resample of rows without any weight
+                means = weight @ np.stack([s.losses for s in sums], 1) / rows[:, None]
+            loss += sign * _over_seeds(means, drawn_seeds)
             if has_auc:
                 auc += sign * _over_seeds(_aucs(weight, sums, rows, clicks), drawn_seeds)
         losses.append(loss)

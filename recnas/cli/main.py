@@ -29,6 +29,7 @@ COMMANDS = {
     "compare": "train models side by side, fairly, and say which differences are real",
     "export": "write a trained model for serving: pt2 or ONNX, vocabularies, an example",
     "predict": "score a raw file with a trained model",
+    "importance": "say which columns a trained model uses",
     "forecast": "say what a search would need here, in memory and minutes",
     "plan": "plan how embedding tables would be placed on several GPUs; needs no GPU",
     "bench": "train a table of architectures, and run searchers on it",

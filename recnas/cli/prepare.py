@@ -96,8 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.inspect import show
-    from recnas.data.prepare import prepare
-    from recnas.data.prepare_options import PrepareOptions
+    from recnas.data.prepare.options import PrepareOptions
+    from recnas.data.prepare.prepare import prepare
     from recnas.progress import Progress
 
     options = PrepareOptions(

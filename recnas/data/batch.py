@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 
@@ -12,22 +14,29 @@ class Batch:
     """Rows of a prepared data set.
 
     dense: `[B, I]` float32, transformed. ids: `[B, F]` int64, each below its table's rows: never
-    floats, which are exact only up to 2^24. label: `[B]` float32, 0 or 1.
+    floats, which are exact only up to 2^24. label: `[B]` float32, 0 or 1. weight: `[B]` float32, or None if all
+    rows count alike.
     """
 
     dense: torch.Tensor
     ids: torch.Tensor
     label: torch.Tensor
+    weight: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return self.label.shape[0]
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
-        return Batch(
-            self.dense.to(device, non_blocking=non_blocking),
-            self.ids.to(device, non_blocking=non_blocking),
-            self.label.to(device, non_blocking=non_blocking),
-        )
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
-    def pin_memory(self) -> Batch:
-        return Batch(self.dense.pin_memory(), self.ids.pin_memory(), self.label.pin_memory())
+    def pin_memory(self) -> Self:
+        return self._each(torch.Tensor.pin_memory)
+
+    def _each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Self:
+        return replace(
+            self,
+            dense=change(self.dense),
+            ids=change(self.ids),
+            label=change(self.label),
+            weight=None if self.weight is None else change(self.weight),
+        )

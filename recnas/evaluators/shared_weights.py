@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from recnas.data.loader import BatchLoader
@@ -28,6 +27,7 @@ from recnas.seeds import stream_seed
 from recnas.space.settings import SpaceSettings, make_ctr_space
 from recnas.train.checkpoint import load, load_latest, save
 from recnas.train.evaluate import evaluate
+from recnas.train.loss import click_loss
 from recnas.train.schedule import Schedule
 from recnas.train.settings import SupernetSettings
 from recnas.train.setup import make_embeddings, net_shape
@@ -95,7 +95,7 @@ class SharedWeightsEvaluator:
         schedule = Schedule("cosine", self.settings.lr, max(1, self.settings.steps), warmup=self.train.lr_rise_share)
         for step, batch in enumerate(self._batches(data)):
             logits = candidate.forward(params, batch.dense, embeddings.lookup(batch.ids))
-            loss = F.binary_cross_entropy_with_logits(logits, batch.label)
+            loss = click_loss(logits, batch.label, batch.weight)
             gradients = torch.autograd.grad(loss, [params[name] for name in head])
             with torch.no_grad():
                 for name, gradient in zip(head, gradients):

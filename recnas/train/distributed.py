@@ -28,13 +28,13 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor
 
 from recnas.data.batch import Batch
-from recnas.data.part import PartBatch
+from recnas.data.rank_batch import PartBatch
 from recnas.errors import ConfigError, RecnasError, RunError
 from recnas.train.loop import NotFinite, Trainer, is_finite
+from recnas.train.loss import click_loss_sum
 from recnas.train.slice_optim import global_norm, gradients, scale_to
 
 Value = TypeVar("Value")
@@ -272,10 +272,10 @@ class RankTrainer(Trainer):
         with self.autocast():
             logits = network(batch.dense, lookup.leaf)
         # This share's part of the mean over the whole batch: parts and their gradients simply add up.
-        losses = F.binary_cross_entropy_with_logits(
-            logits.float()[: batch.real], batch.label[: batch.real], reduction="sum"
-        )
-        loss = losses / batch.whole
+        weight = None if batch.weight is None else batch.weight[: batch.real]
+        losses = click_loss_sum(logits.float()[: batch.real], batch.label[: batch.real], weight)
+        whole = batch.whole if weight is None else self.ranks.sum(float(weight.double().sum()))
+        loss = losses / (whole or 1.0)  # a batch without any weight has no loss
         loss.backward()
         grads = gradients(slices)
         total = loss.detach()

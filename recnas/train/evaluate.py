@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from recnas.data.loader import BatchLoader
-from recnas.data.part import PartBatch
 from recnas.data.prepared import PreparedData
+from recnas.data.rank_batch import PartBatch
 from recnas.model.embeddings import Embeddings
 from recnas.train.distributed import current_ranks
 from recnas.train.loop import Network
@@ -47,11 +47,12 @@ def evaluate(
     try:
         for batch in loader.epoch():
             batch = batch.to(device)
-            logits, label = network(batch.dense, embeddings.lookup(batch.ids)), batch.label
+            logits, label, weight = network(batch.dense, embeddings.lookup(batch.ids)), batch.label, batch.weight
             if isinstance(batch, PartBatch):
                 logits, label = ranks.rows(logits, batch.whole), ranks.rows(label, batch.whole)
+                weight = None if weight is None else ranks.rows(weight, batch.whole)
             if ranks.first:
-                metrics.update(logits, label)
+                metrics.update(logits, label, weight)
             if on_logits is not None:
                 on_logits(logits)
             if on_rows is not None:

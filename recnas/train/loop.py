@@ -12,7 +12,6 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recnas.data.batch import Batch
@@ -22,6 +21,7 @@ from recnas.errors import RunError
 from recnas.model.embeddings import Embeddings, Lookup
 from recnas.model.nasrec.supernet import Supernet
 from recnas.space.nasrec.plan import HEAD_WEIGHT
+from recnas.train.loss import click_loss
 from recnas.train.paths import PathSampler
 from recnas.train.schedule import Schedule
 from recnas.train.settings import TrainSettings
@@ -227,7 +227,7 @@ class Trainer:
         lookup = self.embeddings.begin(batch.ids)
         with self.autocast():
             logits = network(batch.dense, lookup.leaf)
-        loss = F.binary_cross_entropy_with_logits(logits.float(), batch.label)
+        loss = click_loss(logits.float(), batch.label, batch.weight)
         loss.backward()
         value = float(loss.detach())
         if not is_finite(value):

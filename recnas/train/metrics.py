@@ -8,6 +8,7 @@
 Exact, not binned and not a mean over batches: AUC counts a tie between a click and a non-click as half, and
 equals scikit-learn's. Scores are kept as float32 in two buffers, clicks and non-clicks, so a row costs four
 bytes; beyond `memory_bytes` they move to a temporary file and are read back one range of values at a time.
+With weights every number is that of rows repeated as often as they weigh; `rows` and `clicks` stay counts.
 A number that cannot be computed (AUC of a split without clicks) is None, with the reason beside it.
 """
 
@@ -25,6 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from recnas.errors import DataError, RunError
+from recnas.train.weighted_scores import WeightedScores
 
 _RANGE_ROWS = (2**19, 2**23)  # rows sorted at a time: what fits in cache, and never more than the second
 _PASSES = 16  # over the scores, before ranges grow
@@ -65,11 +67,15 @@ class Metrics:
         self._loss = self._predicted = 0.0
         # By label: not clicked, clicked.
         self._buffers = tuple(_ScoreBuffer(max(1, memory_bytes // 8), folder) for _ in range(2))
+        self._weighted: WeightedScores | None = None
+        self._weight = self._clicked_weight = 0.0
+        self._memory = memory_bytes, folder
 
     @torch.no_grad()
-    def update(self, score: Tensor, label: Tensor) -> None:
-        """Add a batch: `score [B]` and `label [B]` of 0 and 1, in any numeric types."""
+    def update(self, score: Tensor, label: Tensor, weight: Tensor | None = None) -> None:
+        """Add a batch: `score [B]` and `label [B]` of 0 and 1, in any numeric types; `weight [B]` in all or none."""
         score, label = score.detach().flatten().cpu(), label.detach().flatten().cpu()
+        heavy = self._checked_weight(weight, score)
         if score.shape != label.shape:
             raise RunError(f"{score.numel()} scores but {label.numel()} labels.")
         clicked = label == 1
@@ -89,13 +95,39 @@ class Metrics:
             tiny = torch.finfo(score.dtype).eps if score.is_floating_point() else torch.finfo(torch.float64).eps
             bounded = wide.clamp(tiny, 1 - tiny)
             loss, predicted = -torch.where(clicked, bounded.log(), (-bounded).log1p()), wide
+        if heavy is not None:
+            loss, predicted = loss * heavy, predicted * heavy
+            self._weight += float(heavy.sum())
+            self._clicked_weight += float(heavy[clicked].sum())
         self._loss += float(loss.sum())
         self._predicted += float(predicted.sum())
         self.rows += score.numel()
         self.clicks += int(clicked.sum())
         kept = score.float() + 0.0  # -0.0 becomes 0.0: equal scores have equal bits
+        if self._weighted is not None and heavy is not None:
+            self._weighted.add(kept.numpy(), clicked.numpy(), heavy.numpy())
+            return
         self._buffers[0].add(kept[~clicked].numpy())
         self._buffers[1].add(kept[clicked].numpy())
+
+    def _checked_weight(self, weight: Tensor | None, score: Tensor) -> Tensor | None:
+        if weight is not None and self.rows == 0 and self._weighted is None:
+            self._weighted = WeightedScores(*self._memory)
+        if (weight is None) != (self._weighted is None):
+            raise RunError("some batches have weights and some have none.")
+        if weight is None:
+            return None
+        weight = weight.detach().flatten().cpu().double()
+        if weight.shape != score.shape:
+            raise RunError(f"{score.numel()} scores but {weight.numel()} weights.")
+        if not bool((weight.isfinite() & (weight >= 0)).all()):
+            raise DataError("weights must be finite and not negative.")
+        return weight
+
+    @property
+    def _mass(self) -> tuple[float, float]:
+        """Of all rows and of clicks: their weights, or how many they are."""
+        return (self.rows, self.clicks) if self._weighted is None else (self._weight, self._clicked_weight)
 
     def result(self) -> dict[str, float | None]:
         """Every number by name; None where it is not defined, and `reasons` says why."""
@@ -110,50 +142,57 @@ class Metrics:
                 "calibration_error",
             )
         )
-        if self.rows:
-            rate, loss = self.clicks / self.rows, self._loss / self.rows
-            values |= {"click_rate": rate, "logloss": loss, "mean_prediction": self._predicted / self.rows}
+        mass, clicks = self._mass
+        if mass:
+            rate, loss = clicks / mass, self._loss / mass
+            values |= {"click_rate": rate, "logloss": loss, "mean_prediction": self._predicted / mass}
             values["auc"], values["calibration_error"] = self._over_sorted_scores()
-            if 0 < self.clicks < self.rows:
+            if 0 < clicks < mass:
                 entropy = -(rate * math.log(rate) + (1 - rate) * math.log1p(-rate))
                 values["normalized_entropy"] = loss / entropy
-            if self.clicks:
-                values["calibration"] = self._predicted / self.clicks
+            if clicks:
+                values["calibration"] = self._predicted / clicks
         return {"rows": self.rows, "clicks": self.clicks, **values}
 
     def reasons(self) -> dict[str, str]:
         """Why numbers of `result` are None, by name; empty in the usual case."""
-        if self.rows == 0:
+        mass, clicks = self._mass
+        if not mass:
             return dict.fromkeys(
-                [name for name in self.result() if name not in ("rows", "clicks")], "the split has no rows"
+                [name for name in self.result() if name not in ("rows", "clicks")],
+                "all rows have weight 0" if self.rows else "the split has no rows",
             )
-        if 0 < self.clicks < self.rows:
+        if 0 < clicks < mass:
             return {}
-        reason = f"all {self.rows} rows are {'clicks' if self.clicks else 'non-clicks'}"
-        missing = ("auc", "normalized_entropy") if self.clicks else ("auc", "normalized_entropy", "calibration")
+        of = f"all {self.rows} rows" if self._weighted is None else "all rows that have a weight"
+        reason = f"{of} are {'clicks' if clicks else 'non-clicks'}"
+        missing = ("auc", "normalized_entropy") if clicks else ("auc", "normalized_entropy", "calibration")
         return dict.fromkeys(missing, reason)
 
     def _over_sorted_scores(self) -> tuple[float | None, float]:
         """AUC and expected calibration error, in one pass over distinct scores in rising order."""
-        twice_won = 0  # pairs (click, non-click) ordered rightly, a tie as half, all times two: an integer
+        # Pairs (click, non-click) ordered rightly, a tie as half, all times two: an integer unless rows have weights.
+        twice_won = 0
         below = 0  # non-clicks with a smaller score than any in this run
-        error = _CalibrationError(self.rows, self.bins)
-        for values, misses, clicks in _runs(*self._buffers):
+        mass, clicked = self._mass
+        error = _CalibrationError(mass, self.bins)
+        for values, misses, clicks in _runs(*self._buffers) if self._weighted is None else self._weighted.runs():
             before = below + np.cumsum(misses) - misses
-            twice_won += int((clicks * (2 * before + misses)).sum())
-            below += int(misses.sum())
+            twice_won += (clicks * (2 * before + misses)).sum().item()
+            below += misses.sum().item()
             wide = torch.from_numpy(values).double()
             error.add((wide.sigmoid() if self.logits else wide).numpy(), clicks + misses, clicks)
-        pairs = self.clicks * (self.rows - self.clicks)
-        return (twice_won / (2 * pairs) if pairs else None), error.total() / self.rows
+        pairs = clicked * (mass - clicked)
+        return (twice_won / (2 * pairs) if pairs else None), error.total() / mass
 
 
 class _CalibrationError:
     """Sum over bins of |predicted clicks - clicks|. Rows with equal scores stay in one bin, the lower."""
 
-    def __init__(self, rows: int, bins: int) -> None:
-        self.ends = [-(-rows * (i + 1) // bins) for i in range(bins)]  # rank after the last row of each bin
-        self.seen, self.gap, self.sum = 0, 0.0, 0.0
+    def __init__(self, mass: float, bins: int) -> None:
+        self.ends = [mass * (i + 1) / bins for i in range(bins)]  # rows, or weight, up to the end of each bin
+        self.seen: float = 0
+        self.gap = self.sum = 0.0
 
     def add(self, predicted: np.ndarray, counts: np.ndarray, clicks: np.ndarray) -> None:
         ranks = self.seen + np.cumsum(counts)
@@ -164,7 +203,7 @@ class _CalibrationError:
                 self.sum += abs(self.gap + gaps[stop] - gaps[start])
                 self.gap, start = 0.0, int(stop)
         self.gap += gaps[-1] - gaps[start]
-        self.seen = int(ranks[-1]) if len(ranks) else self.seen
+        self.seen = ranks[-1].item() if len(ranks) else self.seen
         self.ends = [end for end in self.ends if end > self.seen]
 
     def total(self) -> float:
