@@ -27,7 +27,7 @@ TASK_TRIES = 4
 _ADDRESS = r"\[?[^/,\[\]\s]+?\]?:\d{1,5}"
 
 
-def check_engine(engine: str, master: str | None, raw: list[Path | str]) -> None:
+def check_engine(engine: str, master: str | None, raw: list[Path]) -> None:
     """Faults of `--engine`, `--spark-master` and `--raw` that can be known before anything is started."""
     if engine not in ("local", "spark"):
         raise ConfigError(f"There is no engine {engine!r} for prepare.", "Choose one of: local, spark")
