@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import copy_file, missing_name
-    from recnas.data.recipes import load_recipe, shipped_recipes
+    from recnas.data.raw.recipe import load_recipe, shipped_recipes
 
     shipped = shipped_recipes()
     if args.action == "list":

@@ -17,7 +17,7 @@ from recnas.cli.options import add_json, byte_size, count, print_json
 from recnas.errors import ConfigError
 
 if TYPE_CHECKING:
-    from recnas.data.sources import Raw
+    from recnas.data.raw.sources import Raw
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,8 +105,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.inspect import show
-    from recnas.data.prepare import prepare
-    from recnas.data.prepare_options import PrepareOptions
+    from recnas.data.prepare.options import PrepareOptions
+    from recnas.data.prepare.prepare import prepare
     from recnas.progress import Progress
 
     options = PrepareOptions(
@@ -146,7 +146,7 @@ def run(args: argparse.Namespace) -> int:
 
 def raw_files(args: argparse.Namespace) -> Raw:
     """What --raw, or --train, --valid and --test together, name."""
-    from recnas.data.sources import ReadySplit
+    from recnas.data.raw.sources import ReadySplit
 
     parts = [args.train or (), args.valid or (), args.test or ()]
     if bool(args.raw) == any(parts):

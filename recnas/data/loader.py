@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from recnas.data.batch import Batch
-from recnas.data.part import filled, share_of
 from recnas.data.prepared import PreparedData
+from recnas.data.rank_batch import filled, share_of
 from recnas.errors import ConfigError, DataError
 from recnas.seeds import stream
 

@@ -23,9 +23,9 @@ from recnas.errors import DataError
 from recnas.runs.identity import differences
 
 if TYPE_CHECKING:
-    from recnas.data.prepare_options import PrepareOptions
-    from recnas.data.recipes import Recipe
-    from recnas.data.sources import Source
+    from recnas.data.prepare.options import PrepareOptions
+    from recnas.data.raw.recipe import Recipe
+    from recnas.data.raw.sources import Source
 
 FORMAT = 2
 MANIFEST = "manifest.json"
@@ -151,7 +151,7 @@ class PreparedData:
 
     def verify(self) -> list[str]:
         """Files whose bytes are not those that were written; empty when all is well."""
-        from recnas.data.sources import sha256_file
+        from recnas.data.raw.sources import sha256_file
 
         bad = []
         for name, expected in self.manifest["checksums"].items():

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from recnas.data.dense import DenseSummary
+from recnas.data.raw.dense import DenseSummary
 from recnas.data.schema import Schema
 
 FEW_ROWS = 100

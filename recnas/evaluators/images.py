@@ -25,13 +25,13 @@ from recnas.train.images import (
 )
 
 if TYPE_CHECKING:
-    from recnas.data.images import ImageSet
+    from recnas.data.images.sets import ImageSet
     from recnas.proxies.network import ScoringBatch
 
 
 def scoring_batches(images: ImageSet, size: int, count: int, seed: int) -> list[ScoringBatch]:
     """Batches of different images, as the proxy engine wants them."""
-    from recnas.data.images import image_batches
+    from recnas.data.images.sets import image_batches
     from recnas.proxies.network import ScoringBatch
 
     return [ScoringBatch((pixels,), labels) for pixels, labels in image_batches(images, size, count, seed)]

@@ -179,7 +179,7 @@ def load(settings: Experiment1) -> Images:
         drawn = np.random.default_rng(0).permutation(len(labels))
         test, train = np.split(drawn, [len(labels) // 5])
         return _normalised((pixels[train], labels[train]), (pixels[test], labels[test]))
-    from recnas.data.images import load_images
+    from recnas.data.images.sets import load_images
 
     if settings.path is not None and Path(settings.path).suffix == ".npz":
         raise DataError(

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from recnas.data.prepared import PreparedData, kept_recipe
-from recnas.data.recipes import load_recipe, shipped_recipes
+from recnas.data.raw.recipe import load_recipe, shipped_recipes
 from recnas.data.schema import Schema
 from recnas.errors import RecnasError
 from recnas.report.stats import share_interval

@@ -22,13 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from recnas.data.chunks import cells_of
+from recnas.data.prepare.chunks import cells_of
 from recnas.data.prepared import PreparedData
-from recnas.data.raw_encoder import BLOCK_BYTES, RawEncoder, fitted_recipe, vocabulary_file
-from recnas.data.recipes import InputColumn, Recipe
+from recnas.data.raw.encoder import BLOCK_BYTES, RawEncoder, fitted_recipe, vocabulary_file
+from recnas.data.raw.recipe import InputColumn, Recipe
+from recnas.data.raw.serving import DERIVATIONS
+from recnas.data.raw.sources import stream_blocks
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField
-from recnas.data.serving import DERIVATIONS
-from recnas.data.sources import stream_blocks
 
 ROWS = 64  # of each kind
 _LOOKED_AT = 20_000  # rows of a split, or of the raw file's first block, to choose from

@@ -23,9 +23,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recnas.data.prepare import check_folder
+from recnas.data.prepare.prepare import check_folder
 from recnas.data.prepared import PreparedData
-from recnas.data.raw_encoder import fitted_recipe
+from recnas.data.raw.encoder import fitted_recipe
 from recnas.errors import DataError, RunError
 from recnas.progress import Progress
 from recnas.runs.folder import versions, write_json

@@ -2,7 +2,7 @@
 
 model.json          how raw columns become inputs, and where the model comes from
 vocab/COLUMN.json   the values of a sparse column as a list of texts: value number i has the id i + 2
-rows.py             how a raw row becomes inputs by these files: a copy of `recnas/data/serving.py`
+rows.py             how a raw row becomes inputs by these files: a copy of `recnas/data/raw/serving.py`
 score_row.py        a program that scores raw rows: a copy of `recnas.serve.score_row`
 """
 
@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from recnas.data import serving
 from recnas.data.prepared import PreparedData
-from recnas.data.raw_encoder import fitted_recipe, vocabulary_file
-from recnas.data.recipes import InputColumn
+from recnas.data.raw import serving
+from recnas.data.raw.encoder import fitted_recipe, vocabulary_file
+from recnas.data.raw.recipe import InputColumn
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField, SparseField
 from recnas.serve.load import TrainedModel
 

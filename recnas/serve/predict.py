@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import torch
 
 from recnas.config import nearest
-from recnas.data.raw_encoder import EncodedRows, RawEncoder
+from recnas.data.raw.encoder import EncodedRows, RawEncoder
 from recnas.errors import ConfigError, DataError
 from recnas.files import make_place
 from recnas.progress import Progress

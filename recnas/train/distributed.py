@@ -32,7 +32,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from recnas.data.batch import Batch
-from recnas.data.part import PartBatch
+from recnas.data.rank_batch import PartBatch
 from recnas.errors import ConfigError, RecnasError, RunError
 from recnas.train.loop import NotFinite, Trainer, is_finite
 from recnas.train.slice_optim import global_norm, gradients, scale_to

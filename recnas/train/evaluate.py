@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from recnas.data.loader import BatchLoader
-from recnas.data.part import PartBatch
 from recnas.data.prepared import PreparedData
+from recnas.data.rank_batch import PartBatch
 from recnas.model.embeddings import Embeddings
 from recnas.train.distributed import current_ranks
 from recnas.train.loop import Network

@@ -21,7 +21,7 @@ from recnas.seeds import stream
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from recnas.data.images import ImageSet
+    from recnas.data.images.sets import ImageSet
 
 Split = Literal["train", "valid", "test"]
 Batch = tuple["Tensor", "Tensor"]
@@ -36,7 +36,7 @@ class ImageSource(Settings):
     side: int = Field(32, ge=4)  # of generated images
 
     def load(self) -> ImageSet:
-        from recnas.data.images import generated_images, load_images
+        from recnas.data.images.sets import generated_images, load_images
 
         if self.name == "generated":
             return generated_images(rows=self.rows, side=self.side)

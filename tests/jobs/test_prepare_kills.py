@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from recnas.data.prepare import PrepareOptions, prepare
+from recnas.data.prepare.prepare import PrepareOptions, prepare
 from recnas.data.prepared import PreparedData
 from recnas.data.synthetic import generate
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from recnas.cli.main import main
-from recnas.data.prepare import PrepareOptions, prepare
+from recnas.data.prepare.prepare import PrepareOptions, prepare
 from recnas.jobs.compare import compare
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch

@@ -11,7 +11,7 @@ import pytest
 
 from recnas.cli.main import main
 from recnas.config import check_settings
-from recnas.data.images import generated_images
+from recnas.data.images.sets import generated_images
 from recnas.engines.execution import Execution
 from recnas.errors import ConfigError, DataError, RunError
 from recnas.evaluators.images import ImageTrainWork

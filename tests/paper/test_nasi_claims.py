@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from recnas.bench.agreement import agreement
-from recnas.data.images import image_batches, load_images
+from recnas.data.images.sets import image_batches, load_images
 from recnas.model.vision import build_scored
 from recnas.proxies.engine import score
 from recnas.proxies.network import ScoringBatch

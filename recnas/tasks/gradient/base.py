@@ -14,7 +14,7 @@ from recnas.runs.records import Budget, Candidate
 from recnas.tasks.settings import GradientSearchConfig
 
 if TYPE_CHECKING:
-    from recnas.data.images import ImageSet
+    from recnas.data.images.sets import ImageSet
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class GradientSearch(ABC):
 
     def batch(self, name: str, number: int, size: int, labels: Any = "true", inputs: Any = "data") -> Any:
         """A batch that depends on the seed, `name` and `number` alone: drawn again when a search is resumed."""
-        from recnas.data.images import image_batches
+        from recnas.data.images.sets import image_batches
         from recnas.seeds import stream_seed
 
         seed = stream_seed(self.config.seed, name, number)

@@ -9,7 +9,7 @@ import torch
 
 from recnas.baselines.zoo import LEARNING_RATES, ZOO, check_model_settings
 from recnas.bench.other_models import OTHER_MODELS
-from recnas.data.prepare import prepare
+from recnas.data.prepare.prepare import prepare
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError
 from recnas.jobs.compare import compare

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from recnas.cli.main import main
-from recnas.data import serving
-from recnas.data.prepare import PrepareOptions, prepare
-from recnas.data.raw_encoder import RawEncoder
+from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.raw import serving
+from recnas.data.raw.encoder import RawEncoder
 from recnas.data.synthetic import generate
 from recnas.errors import BackendMissing, RunError
 from recnas.jobs.compare import compare

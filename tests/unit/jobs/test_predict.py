@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from recnas.cli.main import main
-from recnas.data import raw_encoder
-from recnas.data.prepare import PrepareOptions, prepare
+from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.split import SPLITS, RowsOfChunk, assign_split
 from recnas.data.prepared import PreparedData
-from recnas.data.raw_encoder import RawEncoder
-from recnas.data.split import SPLITS, RowsOfChunk, assign_split
+from recnas.data.raw import encoder as raw_encoder
+from recnas.data.raw.encoder import RawEncoder
 from recnas.data.synthetic import generate
 from recnas.errors import ConfigError, DataError
 from recnas.runs.folder import RunDir

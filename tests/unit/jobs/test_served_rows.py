@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recnas.data.prepare import PrepareOptions, prepare
+from recnas.data.prepare.prepare import PrepareOptions, prepare
 from recnas.data.prepared import PreparedData
-from recnas.data.raw_encoder import RawEncoder
-from recnas.data.serving import RowReader, Vocabularies
+from recnas.data.raw.encoder import RawEncoder
+from recnas.data.raw.serving import RowReader, Vocabularies
 from recnas.serve.manifest import describe_inputs, write_vocabularies
 
 COLUMNS = ["clicked", "price", "seen", "age", "city", "tag", "item", "hour"]

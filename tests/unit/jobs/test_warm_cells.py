@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from recnas.bench.nasbench201 import write_generated
 from recnas.cli.main import main
-from recnas.data.images import generated_images
+from recnas.data.images.sets import generated_images
 from recnas.engines.execution import Execution
 from recnas.errors import DataError
 from recnas.jobs.score_cells import score_cells

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from recnas.data.prepared import kept_recipe
-from recnas.data.recipes import load_recipe
+from recnas.data.raw.recipe import load_recipe
 from recnas.runs.records import (
     Budget,
     Candidate,

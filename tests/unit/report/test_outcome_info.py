@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from recnas.config import check_settings
-from recnas.data.prepare import prepare
+from recnas.data.prepare.prepare import prepare
 from recnas.errors import RunError
 from recnas.report import data_info, facts, outcome_info
 from recnas.report.content import Code, Lines, all_files, make_report

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from recnas.data.images import Inputs, Labels, generated_images, image_batches
+from recnas.data.images.sets import Inputs, Labels, generated_images, image_batches
 from recnas.model.supernets.supernet import CellSupernet, build_supernet, one_hot
 from recnas.searchers.gradient.nasi import Nasi, draw_noise, objective, slope
 from recnas.searchers.gradient.nasi_trace import straight_through, trace, trace_gradient

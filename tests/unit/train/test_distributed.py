@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 from recnas.cli.main import main
 from recnas.data.loader import BatchLoader
-from recnas.data.part import PartBatch, share_of
+from recnas.data.rank_batch import PartBatch, share_of
 from recnas.errors import BackendMissing, ConfigError
 from recnas.model.embeddings import build_embeddings
 from recnas.model.embeddings.fused import load_kernels

@@ -1,0 +1,1 @@
+"""Images for vision networks: sets, and the files they come from."""

@@ -1,0 +1,1 @@
+"""From raw files to a prepared data set, stage by stage."""

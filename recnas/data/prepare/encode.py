@@ -1,0 +1,207 @@
+"""Last stage of `prepare`: chunk files become row-major arrays, one set per split.
+
+Every chunk's rows go to known places of preallocated files, so chunks are encoded by several threads in
+any order. A journal line per chunk, with checksums of what was written, lets an interrupted run verify
+and keep what it had.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recnas.data.prepare.arrayfile import ArrayFile, crc32
+from recnas.data.prepare.split import SPLITS, TRAIN
+from recnas.data.prepare.vocabulary import IdTable
+from recnas.data.raw.dense import model_values
+from recnas.data.schema import MISSING_ID, UNKNOWN_ID, DenseField
+
+ARRAYS = {"dense": "dense.f32", "ids": "ids.i32", "label": "label.i8"}
+
+
+@dataclass(frozen=True)
+class SplitFiles:
+    """Open files of the three splits; `handles[split][array]` is a file descriptor."""
+
+    folder: Path
+    handles: tuple[dict[str, int], ...]
+
+    @classmethod
+    def allocate(cls, folder: Path, rows: list[int], n_dense: int, n_sparse: int) -> SplitFiles:
+        handles = []
+        for split, count in zip(SPLITS, rows):
+            (folder / split).mkdir(parents=True, exist_ok=True)
+            sizes = {"dense": 4 * n_dense * count, "ids": 4 * n_sparse * count, "label": count}
+            opened = {}
+            for array, name in ARRAYS.items():
+                handle = os.open(folder / split / name, os.O_RDWR | os.O_CREAT, 0o644)
+                os.ftruncate(handle, sizes[array])
+                if sizes[array]:
+                    # Reserve the space now: a full disk shows here, not in the middle.
+                    os.posix_fallocate(handle, 0, sizes[array])
+                opened[array] = handle
+            handles.append(opened)
+        return cls(folder, tuple(handles))
+
+    def close(self) -> None:
+        for opened in self.handles:
+            for handle in opened.values():
+                os.fsync(handle)
+                os.close(handle)
+
+
+class Encoder:
+    """Encodes chunks; `tables` maps each sparse column to its ids."""
+
+    def __init__(self, files: SplitFiles, dense: tuple[DenseField, ...], tables: dict[str, IdTable]) -> None:
+        self.files = files
+        self.dense = dense
+        self.tables = tables
+
+    def encode(self, chunk: ArrayFile, split: np.ndarray, offsets: list[int]) -> dict[str, Any]:
+        """Write one chunk's rows at `offsets` (first row per split) and return its journal entry.
+
+        A `split` shorter than the chunk leaves the chunk's last rows out (--limit).
+        """
+        n = len(split)
+        label = chunk.read("label")[:n].view(np.int8)
+        dense = np.empty((n, len(self.dense)), dtype=np.float32)
+        for i, field in enumerate(self.dense):
+            dense[:, i] = model_values(chunk.read(f"dense:{field.name}")[:n], field)
+        ids = np.empty((n, len(self.tables)), dtype=np.int32)
+        for j, (name, table) in enumerate(self.tables.items()):
+            column = table.look_up(chunk.read(f"key:{name}")[:n])
+            missing = read_missing(chunk, name, n)
+            if missing is not None:
+                column[missing] = MISSING_ID
+            ids[:, j] = column
+        order = np.argsort(split, kind="stable")
+        counts: list[int] = np.bincount(split, minlength=len(SPLITS)).tolist()
+        arrays: dict[str, np.ndarray] = {"dense": dense[order], "ids": ids[order], "label": label[order]}
+        parts: list[dict[str, Any]] = []
+        start = 0
+        for s, count in enumerate(counts):
+            part: dict[str, np.ndarray] = {name: array[start : start + count] for name, array in arrays.items()}
+            parts.append({"crc": self._write(s, int(offsets[s]), part), **_facts(part)})
+            start += count
+        return {"rows": counts, "splits": parts}
+
+    def _write(self, split: int, first_row: int, part: dict[str, np.ndarray]) -> list[int]:
+        crc = []
+        for name, rows in part.items():
+            flat = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+            width = rows.shape[1] * rows.itemsize if rows.ndim == 2 else rows.itemsize
+            position = first_row * width
+            view = memoryview(flat)  # type: ignore[arg-type]
+            while len(view):
+                written = os.pwrite(self.files.handles[split][name], view, position)
+                view, position = view[written:], position + written
+            crc.append(crc32(rows))
+        return crc
+
+    def is_written(self, entry: dict[str, Any], offsets: list[int]) -> bool:
+        """Whether an earlier attempt's rows of this chunk are in the files, byte for byte."""
+        for s, facts in enumerate(entry["splits"]):
+            count = entry["rows"][s]
+            for (name, width), crc in zip(self._widths().items(), facts["crc"]):
+                data = os.pread(self.files.handles[s][name], count * width, offsets[s] * width)
+                if zlib.crc32(data) != crc:
+                    return False
+        return True
+
+    def _widths(self) -> dict[str, int]:
+        return {"dense": 4 * len(self.dense), "ids": 4 * len(self.tables), "label": 1}
+
+
+def read_missing(chunk: ArrayFile, name: str, rows: int) -> np.ndarray | None:
+    key = f"missing:{name}"
+    if key not in chunk:
+        return None
+    return np.unpackbits(chunk.read(key), count=rows).view(bool)
+
+
+def keys_to_count(chunk: ArrayFile, name: str, split: np.ndarray, every_split: bool) -> np.ndarray:
+    """The keys of one column that the vocabulary is made of: training rows (or all), missing cells left out."""
+    keys = chunk.read(f"key:{name}")
+    missing = read_missing(chunk, name, len(keys))
+    keys = keys[: len(split)]
+    chosen = np.ones(len(split), bool) if every_split else split == TRAIN
+    return keys[chosen if missing is None else chosen & ~missing[: len(split)]]
+
+
+def training_numbers(chunk: ArrayFile, names: list[str], split: np.ndarray) -> np.ndarray:
+    """The transformed dense values of a chunk's training rows, [n, I]; missing cells are NaN."""
+    chosen = split == TRAIN
+    out = np.empty((int(chosen.sum()), len(names)))
+    for i, name in enumerate(names):
+        out[:, i] = chunk.read(f"dense:{name}")[: len(split)][chosen]
+    return out
+
+
+def _facts(part: dict[str, np.ndarray]) -> dict[str, Any]:
+    ids = part["ids"]
+    return {
+        "clicks": int(part["label"].sum(dtype=np.int64)),
+        "unknown": np.count_nonzero(ids == UNKNOWN_ID, axis=0).tolist(),
+        "missing": np.count_nonzero(ids == MISSING_ID, axis=0).tolist(),
+        "largest": ids.max(axis=0).tolist() if len(ids) else [0] * ids.shape[1],
+    }
+
+
+def encode_chunks(
+    encoder: Encoder,
+    chunks: list[ArrayFile],
+    splits: list[np.ndarray],
+    journal: Path,
+    threads: int,
+    on_rows: Callable[[int], None],
+) -> list[dict[str, Any]]:
+    """Encode every chunk not yet in the journal; returns the entries in chunk order."""
+    offsets = _offsets(splits)
+    entries: dict[int, dict[str, Any]] = {}
+    for number, entry in _read_journal(journal).items():
+        if number < len(chunks) and encoder.is_written(entry, offsets[number]):
+            entries[number] = entry
+            on_rows(len(splits[number]))
+    todo = [number for number in range(len(chunks)) if number not in entries]
+    with open(journal, "w") as log, ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
+        # Written anew, without a line that a crash cut short or rows that did not verify.
+        for number, entry in entries.items():
+            log.write(json.dumps({"chunk": number, **entry}) + "\n")
+        results = pool.map(lambda k: encoder.encode(chunks[k], splits[k], offsets[k]), todo)
+        for number, entry in zip(todo, results):
+            entries[number] = entry
+            log.write(json.dumps({"chunk": number, **entry}) + "\n")
+            log.flush()
+            on_rows(len(splits[number]))
+    return [entries[number] for number in range(len(chunks))]
+
+
+def _offsets(splits: list[np.ndarray]) -> list[list[int]]:
+    next_row = np.zeros(len(SPLITS), dtype=np.int64)
+    offsets = []
+    for split in splits:
+        offsets.append(next_row.tolist())
+        next_row += np.bincount(split, minlength=len(SPLITS))
+    return offsets
+
+
+def _read_journal(path: Path) -> dict[int, dict[str, Any]]:
+    if not path.exists():
+        return {}
+    entries = {}
+    for line in path.read_text().splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            break  # a crash cut the last line short
+        entries[entry.pop("chunk")] = entry
+    return entries

@@ -1,0 +1,45 @@
+"""The options of `prepare` that decide its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recnas.data.raw.recipe import Recipe
+from recnas.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class PrepareOptions:
+    """What decides the result. Threads, memory and progress do not, and are not here."""
+
+    protocol: str | None = None  # None: the recipe's
+    seed: int = 2018
+    min_count: int | None = None  # None: the recipe's
+    cap: int | None = None  # most rows per table
+    limit: int | None = None  # most raw rows read
+    vocab_scope: str = "train"  # "all" counts every split, as some published work does: it leaks
+    with_columns: tuple[str, ...] = ()  # optional columns of the recipe to keep
+    on_error: str = "stop"  # or "skip": bad rows go to rejects.tsv
+    split_index: str | None = None
+    side: tuple[str, ...] = ()  # side files, where they are not beside the raw file
+    parquet: bool = True  # also write train|valid|test.parquet for exchange
+
+    def check(self, recipe: Recipe, ready: bool = False) -> None:
+        """Refuse what cannot be; `ready`: the raw files come as a ready split."""
+        faults = []
+        if self.limit is not None and ready:
+            faults.append("--limit would read training rows only, as they come first: leave it out with --train")
+        if self.min_count is not None and self.min_count < 1:
+            faults.append(f"--min-count must be at least 1 (got {self.min_count})")
+        if self.cap is not None and self.cap < 3:
+            faults.append(f"--cap must be at least 3: unknown, missing and one value (got {self.cap})")
+        if self.limit is not None and self.limit < 1:
+            faults.append(f"--limit must be at least 1 (got {self.limit})")
+        if self.seed < 0:
+            faults.append(f"--seed must not be negative (got {self.seed})")
+        unknown = [name for name in self.with_columns if name not in recipe.optional_names()]
+        if unknown:
+            known = ", ".join(recipe.optional_names()) or "none"
+            faults.append(f"--with {', '.join(unknown)}: {recipe.name} has no such optional column (it has: {known})")
+        if faults:
+            raise ConfigError("The options do not fit:\n" + "\n".join(f"  - {fault}" for fault in faults))

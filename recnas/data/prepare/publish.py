@@ -1,0 +1,188 @@
+"""The end of `prepare`: exchange files, checksums, fingerprint and manifest, then everything into place.
+
+The manifest is written last and atomically. A folder that has one is whole; one that has not is
+unfinished, and the same command continues it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recnas.data.prepare.arrayfile import ArrayFile
+from recnas.data.prepare.chunks import bad_lines
+from recnas.data.prepare.encode import ARRAYS
+from recnas.data.prepare.split import SPLITS
+from recnas.data.prepare.vocab_files import vocabulary_digest
+from recnas.data.prepared import FORMAT, MANIFEST, read_blocks
+from recnas.data.quality import Block, data_warnings, repeated_share
+from recnas.data.raw.dense import DenseSummary
+from recnas.data.raw.sources import Source, sha256_file
+from recnas.data.schema import Schema
+from recnas.progress import Progress
+from recnas.runs.folder import versions, write_json
+
+_PARQUET_ROWS = 65_536
+
+
+class Finisher:
+    """Turns the encoded arrays under `work/done` into a prepared folder."""
+
+    def __init__(
+        self,
+        out: Path,
+        work: Path,
+        schema: Schema,
+        summaries: list[DenseSummary],
+        threads: int,
+        progress: Progress,
+    ) -> None:
+        self.out, self.done, self.work = out, work / "done", work
+        self.schema, self.summaries = schema, summaries
+        self.threads, self.progress = threads, progress
+
+    def run(
+        self,
+        plan: dict[str, Any],
+        facts: dict[str, Any],
+        entries: list[dict[str, Any]],
+        sources: list[Source],
+        parquet: bool,
+        expected_rows: int | None,
+    ) -> None:
+        rows = np.sum([entry["rows"] for entry in entries], axis=0).tolist()
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="finish") as pool:
+            self.progress.phase("finish", None, "files")
+            # The large source first: it takes longest and needs one thread only.
+            digests = [pool.submit(sha256_file, source.path) for source in sources]
+            exchange = [
+                pool.submit(self._write_parquet, split, count)
+                for split, count in zip(SPLITS, rows)
+                if parquet and count
+            ]
+            repeated = pool.submit(self._repeated, rows)
+            vocabulary = {
+                field.name: pool.submit(vocabulary_digest, self.done / "vocab" / f"{field.name}.parquet")
+                for field in self.schema.sparse
+            }
+            checks = {name: pool.submit(sha256_file, self.done / name) for name in self._array_files()}
+            for future in exchange:
+                future.result()
+                self.progress.advance(1)
+            write_json(self.done / "schema.json", self.schema.to_dict())
+            names = sorted(str(file.relative_to(self.done)) for file in self.done.rglob("*") if file.is_file())
+            others = {name: pool.submit(sha256_file, self.done / name) for name in names if name not in checks}
+            checksums = {name: future.result() for name, future in sorted({**checks, **others}.items())}
+            source_sums = [future.result() for future in digests]
+        counts = self._summary(entries, rows)
+        warnings = data_warnings(self.schema, self.summaries, facts | counts, repeated.result(), expected_rows)
+        manifest = {
+            "format": FORMAT,
+            "fingerprint": self._fingerprint(checksums, {name: future.result() for name, future in vocabulary.items()}),
+            **facts,
+            **counts,
+            "warnings": [warning.to_dict() for warning in warnings],
+            "options": plan,
+            "sources": [
+                {**source.identity(), "path": str(source.path.resolve()), "sha256": digest}
+                for source, digest in zip(sources, source_sums)
+            ],
+            "checksums": checksums,
+            "versions": versions(),
+        }
+        for item in sorted(self.done.iterdir()):
+            target = self.out / item.name
+            if target.is_dir():  # an earlier attempt was stopped between these moves
+                shutil.rmtree(target)
+            os.replace(item, target)
+        write_json(self.out / MANIFEST, manifest)
+        shutil.rmtree(self.work)
+        self.progress.end()
+
+    def _array_files(self) -> list[str]:
+        return [f"{split}/{name}" for split in SPLITS for name in ARRAYS.values()]
+
+    def _fingerprint(self, checksums: dict[str, str], vocabulary: dict[str, str]) -> str:
+        """Of what a model sees: the arrays, the schema, and the values behind the ids."""
+        content = {
+            "schema": self.schema.to_dict(),
+            "vocabulary": vocabulary,
+            "arrays": {name: checksums[name] for name in self._array_files()},
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def _summary(self, entries: list[dict[str, Any]], rows: list[int]) -> dict[str, Any]:
+        def total(split: int, what: str) -> list[int]:
+            return np.sum([entry["splits"][split][what] for entry in entries], axis=0).tolist()
+
+        names = [column.name for column in self.schema.sparse]
+        clicks = [sum(entry["splits"][s]["clicks"] for entry in entries) for s in range(len(SPLITS))]
+        return {
+            "rows": dict(zip(SPLITS, rows)),
+            "click_rate": {split: (clicks[s] / rows[s] if rows[s] else None) for s, split in enumerate(SPLITS)},
+            "dense": {field.name: asdict(s) for field, s in zip(self.schema.dense, self.summaries)},
+            "cardinality": {column.name: column.rows for column in self.schema.sparse},
+            "unknown": {split: dict(zip(names, total(s, "unknown"))) for s, split in enumerate(SPLITS)},
+            "missing": {split: dict(zip(names, total(s, "missing"))) for s, split in enumerate(SPLITS)},
+        }
+
+    def _repeated(self, rows: list[int]) -> float:
+        counts = dict(zip(SPLITS, rows))
+
+        def blocks(split: str) -> Iterator[Block]:
+            arrays = (
+                read_blocks(self.done, split, name, counts[split], self.schema, _PARQUET_ROWS)
+                for name in ("dense", "ids", "label")
+            )
+            yield from zip(*arrays)
+
+        return repeated_share(blocks("test"), blocks("train"), counts["test"])
+
+    def _write_parquet(self, split: str, rows: int) -> None:
+        fields = [("label", pa.int8())]
+        fields += [(column.name, pa.float32()) for column in self.schema.dense]
+        fields += [(column.name, pa.int32()) for column in self.schema.sparse]
+        schema = pa.schema(fields)
+        # Read, not mapped: the pages of a map would count as this process's memory.
+        blocks = [
+            read_blocks(self.done, split, name, rows, self.schema, _PARQUET_ROWS) for name in ("label", "dense", "ids")
+        ]
+        with pq.ParquetWriter(
+            self.done / f"{split}.parquet",
+            schema,
+            compression="lz4",
+            use_dictionary=False,
+            write_statistics=False,
+        ) as writer:
+            for label, dense, ids in zip(*blocks):
+                columns = [label, *np.ascontiguousarray(dense.T), *np.ascontiguousarray(ids.T)]
+                writer.write_table(pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema))
+
+
+def write_rejects(folder: Path, sources: list[Source], chunks: list[ArrayFile], header: bool, rows_in: int) -> None:
+    """`rejects.tsv`: every row that was left out, where it stood, and why."""
+    lines_before: dict[int, int] = {}
+    seen = 0
+    with open(folder / "rejects.tsv", "w", encoding="utf-8") as out:
+        out.write("file\tline\tcolumn\treason\ttext\n")
+        for chunk in chunks:
+            file = int(chunk.path.name.split("-")[0])
+            before = lines_before.get(file, 0)
+            for fault in bad_lines(chunk):
+                if seen + fault.line < rows_in:
+                    number = before + fault.line + 1 + (1 if header else 0)
+                    text = fault.text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+                    out.write(f"{sources[file].path.name}\t{number}\t{fault.column}\t{fault.reason}\t{text}\n")
+            lines_before[file] = before + chunk.facts["lines"]
+            seen += chunk.facts["lines"]

@@ -1,0 +1,1 @@
+"""The same preparation with its heavy stages on Spark's workers."""

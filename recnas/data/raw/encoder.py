@@ -1,0 +1,248 @@
+"""Raw rows as model inputs, encoded with a vocabulary that is already fitted.
+
+The parsing is `prepare`'s own, block by block, so a row gets the same numbers here as there. What differs:
+labels and times are not needed. A label column may be absent, and a row with a bad label is still a row
+that can be predicted; it only counts in no metric.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from recnas.config import check_settings
+from recnas.data.prepare.chunks import PARQUET_ROWS, cells_of, resolve_columns
+from recnas.data.prepare.vocab_files import read_keys
+from recnas.data.prepare.vocabulary import IdTable
+from recnas.data.prepared import PreparedData
+from recnas.data.raw.dense import model_values
+from recnas.data.raw.joins import SideTable, load_side_table
+from recnas.data.raw.labels import clicks_of
+from recnas.data.raw.lines import BadLine, split_lines
+from recnas.data.raw.parquet import parquet_batches, parquet_columns, parquet_reader
+from recnas.data.raw.parse import Chunk, ReadColumn, ShowCell, parse_rows, text_reader
+from recnas.data.raw.recipe import InputColumn, Label, Recipe
+from recnas.data.raw.sources import Source, check_is_text, find_sources, sha256_file, stream_blocks
+from recnas.data.raw.typed import Typed
+from recnas.data.schema import MISSING_ID
+from recnas.errors import DataError
+
+BLOCK_BYTES = 4 << 20  # of text held at a time
+_LOOKED_AT = 1 << 16  # bytes at the start of a file that tell which columns it has
+
+
+@dataclass(frozen=True)
+class EncodedRows:
+    """Consecutive raw rows, bad ones included: `line` says which of them the arrays hold."""
+
+    lines: int
+    line: np.ndarray  # [n] int64, rising
+    dense: np.ndarray  # [n, I] float32
+    ids: np.ndarray  # [n, F] int64
+    label: np.ndarray | None  # [n] float32, NaN where it cannot be read; None without a label column
+    bad: list[BadLine]
+    bytes: int
+
+
+def fitted_recipe(data: PreparedData) -> tuple[Recipe, list[InputColumn]]:
+    """The recipe that data were prepared with, and the inputs it gave."""
+    options = data.manifest["options"]
+    recipe = check_settings(Recipe, options["recipe"], f"the recipe in {data.path / 'manifest.json'}")
+    return recipe, recipe.input_columns(tuple(options["with_columns"]))
+
+
+def vocabulary_file(data: PreparedData, column: str) -> Path:
+    """The file behind a column's ids, as it was written: another one would give other ids."""
+    name = f"vocab/{column}.parquet"
+    path = data.path / name
+    if not path.exists() or sha256_file(path) != data.manifest["checksums"].get(name):
+        raise DataError(
+            f"{path} is missing or was changed after the data were prepared, so values cannot be given their ids.",
+            "Prepare the raw file again into a new folder; the same options give the same vocabulary.",
+        )
+    return path
+
+
+class RawEncoder:
+    """Reads raw files of the kind that `data` were prepared from.
+
+    Args:
+        side: side files of the recipe, where they are not beside the raw file.
+    """
+
+    def __init__(self, data: PreparedData, raw: list[Path | str], side: tuple[str, ...] = ()) -> None:
+        recipe, self.inputs = fitted_recipe(data)
+        self.recipe = recipe.model_copy(update={"time": None})
+        self.sources = find_sources([Path(path) for path in raw])
+        self.columns = [self._columns(source) for source in self.sources]
+        self.sides = _side_tables(recipe, self.sources[0].path.parent, side)
+        self.dense = data.schema.dense
+        self.tables = {
+            column.name: IdTable(read_keys(vocabulary_file(data, column.name)))
+            for column in self.inputs
+            if not column.is_dense
+        }
+        for field in data.schema.sparse:
+            if self.tables[field.name].rows != field.rows:
+                raise DataError(f"The vocabulary of {field.name} in {data.path} does not fit its schema.")
+
+    @property
+    def labelled(self) -> bool:
+        """Whether any file has the label column."""
+        return any(self.recipe.label.column in columns for columns in self.columns)
+
+    def blocks(self) -> Iterator[EncodedRows]:
+        """All rows in order, one block after the other."""
+        for source, columns in zip(self.sources, self.columns):
+            if self.recipe.format == "parquet":
+                yield from self._parquet(source, columns)
+            else:
+                yield from self._text(source, columns)
+
+    def _text(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
+        recipe = self.recipe
+        for number, text in enumerate(stream_blocks(source, BLOCK_BYTES)):
+            size = len(text)
+            if recipe.header and number == 0:
+                text = text[text.find(b"\n") + 1 :] if b"\n" in text else b""
+            if text:
+                table = split_lines(text, recipe.separator, len(columns), recipe.quote)
+                read, show = text_reader(table, columns, recipe, self.inputs)
+                yield self._encode(columns, table.line, table.lines, read, show, table.bad, size)
+
+    def _parquet(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
+        needed = [name for name in self._needed() if name in columns]
+        for batch in parquet_batches(source, needed, PARQUET_ROWS):
+            read, show = parquet_reader(batch)
+            rows = np.arange(batch.num_rows)
+            yield self._encode(columns, rows, len(rows), read, show, [], batch.nbytes)
+
+    def _encode(
+        self,
+        columns: tuple[str, ...],
+        rows: np.ndarray,
+        lines: int,
+        read: ReadColumn,
+        show: ShowCell,
+        bad: list[BadLine],
+        size: int,
+    ) -> EncodedRows:
+        rule = self.recipe.label
+        absent = Typed(np.zeros(len(rows)), np.zeros(len(rows), bool), np.zeros(len(rows), bool))
+
+        def read_input(name: str, kind: str, column: InputColumn | None) -> Typed:
+            return absent if column is None else read(name, kind, column)  # None: the label
+
+        chunk = parse_rows(self.recipe, self.inputs, rows, lines, read_input, show, self.sides)
+        label = None
+        if rule.column in columns:
+            typed = read(rule.column, "label" if rule.at_least is None else "number", None)
+            label = _label(rule, typed)[np.searchsorted(rows, chunk.line)]
+        return EncodedRows(
+            lines=lines,
+            line=chunk.line,
+            dense=self._dense(chunk),
+            ids=self._ids(chunk),
+            label=label,
+            bad=sorted(chunk.bad + bad, key=lambda fault: fault.line),
+            bytes=size,
+        )
+
+    def _dense(self, chunk: Chunk) -> np.ndarray:
+        dense = np.empty((len(chunk.line), len(self.dense)), dtype=np.float32)
+        for i, field in enumerate(self.dense):
+            dense[:, i] = model_values(chunk.dense[field.name], field)
+        return dense
+
+    def _ids(self, chunk: Chunk) -> np.ndarray:
+        ids = np.empty((len(chunk.line), len(self.tables)), dtype=np.int64)
+        for j, (name, table) in enumerate(self.tables.items()):
+            ids[:, j] = table.look_up(chunk.keys[name])
+            if name in chunk.missing:
+                ids[chunk.missing[name], j] = MISSING_ID
+        return ids
+
+    def _needed(self) -> list[str]:
+        """Raw columns that are read, the label included."""
+        return list(dict.fromkeys([self.recipe.label.column, *(column.source for column in self.inputs)]))
+
+    def _columns(self, source: Source) -> tuple[str, ...]:
+        """Raw columns of a file in order. Those that are only needed for training may be absent."""
+        _check_format(self.recipe, source)
+        if self.recipe.format == "parquet":
+            return _parquet_columns(source, self._needed()[1:])
+        check_is_text(source)
+        inputs = set(self._needed()[1:])
+        lines = _first_lines(self.recipe, source)
+        if self.recipe.header:
+            cells = lines[0] if lines else []
+            if inputs <= set(cells) and len(set(cells)) == len(cells):
+                return tuple(cells)
+        else:
+            # As the training file, or without its label, or only with what the model reads; the usual
+            # number of cells decides, as any single line may be a bad one.
+            usual = Counter(map(len, lines)).most_common(1)[0][0] if lines else 0
+            every = self.recipe.columns
+            for kept in (
+                tuple(name for name in every if name != self.recipe.label.column or name in inputs),
+                tuple(name for name in every if name in inputs),
+            ):
+                if usual == len(kept) != len(every):
+                    return kept
+        return resolve_columns(self.recipe, source)
+
+
+def _check_format(recipe: Recipe, source: Source) -> None:
+    """The recipe of a trained model cannot be changed any more, so the file must be."""
+    with open(source.path, "rb") as file:
+        found = "parquet" if file.read(4) == b"PAR1" else "text"
+    if found != recipe.format:
+        names = {"parquet": "a Parquet file", "text": "a text file"}
+        raise DataError(
+            f"{source.path} is {names[found]}, but the model was trained on {recipe.name} as {names[recipe.format]}.",
+            f"Write the rows as {names[recipe.format]} with the same columns. Or, if the training rows were also prepared "
+            "from such files (with the same fingerprint), name that folder: --data DIR",
+        )
+
+
+def _first_lines(recipe: Recipe, source: Source) -> list[list[str]]:
+    """Cells of the lines a file begins with."""
+    first = next((block for block in stream_blocks(source, _LOOKED_AT) if block), b"")
+    text = first.decode("utf-8", "replace").removesuffix("\n")
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    return [cells_of(line, recipe) for line in lines]
+
+
+def _parquet_columns(source: Source, inputs: list[str]) -> tuple[str, ...]:
+    found = parquet_columns(source)
+    absent = [name for name in inputs if name not in found]
+    if absent:
+        raise DataError(
+            f"{source.path} has no column {', '.join(absent)}, which the model reads; it has {', '.join(found)}.",
+            "Check that --raw names the right file.",
+        )
+    return found
+
+
+def _label(rule: Label, typed: Typed) -> np.ndarray:
+    """Clicks as 0 and 1, by the rule that `prepare` applies; NaN for what it would reject."""
+    clicks, bad = clicks_of(rule, typed.values, typed.bad)
+    return np.where(bad | typed.missing, np.nan, clicks).astype(np.float32)
+
+
+def _side_tables(recipe: Recipe, beside: Path, given: tuple[str, ...]) -> dict[str, SideTable]:
+    tables = {}
+    for join in recipe.joins:
+        named = [Path(path) for path in given if Path(path).name.startswith(join.file.split(".")[0])]
+        path = named[0] if named else beside / join.file
+        if not path.exists():
+            raise DataError(
+                f"{recipe.name} looks up {', '.join(join.columns)} in {join.file}, which is not at {path}.",
+                f"Put it beside the raw file, or name it: --side path/to/{join.file}",
+            )
+        tables[join.file] = load_side_table(join, path, recipe.separator)
+    return tables

@@ -1,0 +1,147 @@
+"""Read Parquet files made elsewhere (Spark, pandas, DuckDB) as typed columns.
+
+Columns of text are read by the rules of text files, so that the same rows give the same data set either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from recnas.data.raw.parse import ReadColumn, ShowCell
+from recnas.data.raw.recipe import InputColumn
+from recnas.data.raw.sources import Source
+from recnas.data.raw.text_columns import PAD, Cells, string_keys
+from recnas.data.raw.typed import Typed, missing_values, string_key, typed_cells
+from recnas.errors import DataError
+
+
+def parquet_columns(source: Source) -> tuple[str, ...]:
+    """The columns of a file, in order."""
+    return tuple(_open(source).schema_arrow.names)
+
+
+def parquet_batches(source: Source, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """The needed columns, `rows` at a time."""
+    file = _open(source)
+    absent = sorted(set(columns) - set(file.schema_arrow.names))
+    if absent:
+        raise DataError(
+            f"{source.path} has no column {', '.join(absent)}; it has {', '.join(file.schema_arrow.names)}.",
+            "Correct the column names in the recipe.",
+        )
+    try:
+        yield from file.iter_batches(batch_size=rows, columns=columns)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{source.path} is damaged: {error}.", "Write it again.") from None
+
+
+def parquet_rows(source: Source) -> int:
+    return int(_open(source).metadata.num_rows)
+
+
+def _open(source: Source) -> pq.ParquetFile:
+    with open(source.path, "rb") as file:
+        is_parquet = file.read(4) == b"PAR1"
+    if not is_parquet:
+        raise DataError(
+            f"{source.path} is not a Parquet file.",
+            "Set `format: text` in the recipe for text files, or begin with: recnas datasets cp csv my.yaml",
+        )
+    try:
+        return pq.ParquetFile(source.path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{source.path} is damaged: {error}.", "Write it again.") from None
+
+
+def parquet_reader(batch: pa.RecordBatch) -> tuple[ReadColumn, ShowCell]:
+    """Read columns of one batch by name, with the masks that text columns have."""
+
+    def read(name: str, kind: str, column: InputColumn | None) -> Typed:
+        array = batch.column(name)
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if _is_text(array.type):
+            return typed_cells(_cells(array), kind, column)
+        missing = np.asarray(array.is_null())
+        try:
+            typed = _STRING(array, missing) if kind == "string" else _NUMERIC[kind](array, missing)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise DataError(
+                f"Column {name} is of type {array.type}, which cannot be read as {_WANTED[kind]}.",
+                "Write it to the Parquet file as a number or as text.",
+            ) from None
+        for value in missing_values(kind, column.missing) if column is not None else ():
+            typed = typed._replace(missing=typed.missing | (typed.values == value))
+        if kind == "string" and column is not None:
+            for text in column.missing:
+                typed = typed._replace(missing=typed.missing | (typed.values == string_key(text)))
+        return typed
+
+    def show(name: str, row: int) -> str:
+        return str(batch.column(name)[row].as_py())[:100]
+
+    return read, show
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_string_view(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_binary_view(kind)
+    )
+
+
+def _cells(array: pa.Array) -> Cells:
+    """A column of text as cells of one buffer; null is an empty cell."""
+    array = pc.fill_null(array.cast(pa.large_binary()), b"")
+    array = pa.concat_arrays([array])  # without an offset into a larger one
+    _, places, data = array.buffers()
+    ends = np.frombuffer(places, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
+    whole = b"" if data is None else data.to_pybytes()
+    text = np.frombuffer(b"".join((bytes(PAD), whole, bytes(PAD))), dtype=np.uint8)
+    return Cells(text, ends[:-1] + PAD, ends[1:] + PAD)
+
+
+def _STRING(array: pa.Array, missing: np.ndarray) -> Typed:
+    encoded = pc.fill_null(array.cast(pa.string()), "").dictionary_encode()
+    distinct = [value.encode() for value in encoded.dictionary.to_pylist()]
+    strings, bad = string_keys(distinct, encoded.indices.to_numpy(zero_copy_only=False))
+    return Typed(strings.keys, missing, bad, strings)
+
+
+def _integers(array: pa.Array, missing: np.ndarray) -> Typed:
+    if pa.types.is_uint64(array.type):
+        values = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).view(np.int64)
+        return Typed(values, missing, np.zeros(len(values), bool))
+    if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
+        # Not by way of float64, which holds no odd number beyond 2^53.
+        values = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        return Typed(values, missing, np.zeros(len(values), bool))
+    numbers = _numbers(array, missing)
+    whole = numbers.values == np.floor(numbers.values)
+    return numbers._replace(values=np.where(whole, numbers.values, 0).astype(np.int64), bad=numbers.bad | ~whole)
+
+
+def _numbers(array: pa.Array, missing: np.ndarray) -> Typed:
+    values = pc.fill_null(array.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+    # NaN is how pandas writes a missing number.
+    nan = np.isnan(values)
+    return Typed(np.where(nan, 0.0, values), missing | nan, np.isinf(values))
+
+
+def _hexadecimal(array: pa.Array, missing: np.ndarray) -> Typed:
+    whole = _integers(array, missing)
+    return whole._replace(values=whole.values.view(np.uint64))
+
+
+_WANTED = {"int": "integers", "number": "numbers", "hex": "hexadecimal", "label": "a label", "string": "text"}
+_NUMERIC = {"int": _integers, "number": _numbers, "hex": _hexadecimal, "label": _numbers}

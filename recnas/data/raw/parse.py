@@ -1,0 +1,205 @@
+"""From a block of raw text (or a Parquet batch) to typed columns, with every bad row accounted for.
+
+Rows in = rows out + rejects, always. A typed column is a `Typed`: values plus masks of missing and
+bad cells; sparse values become 64-bit keys (32-bit where a hexadecimal column fits), dense ones transformed
+numbers with NaN for a missing cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from recnas.data.raw.dense import transformed
+from recnas.data.raw.joins import SideTable
+from recnas.data.raw.labels import clicks_of
+from recnas.data.raw.lines import BadLine, LineTable
+from recnas.data.raw.recipe import InputColumn, Recipe
+from recnas.data.raw.text_columns import Cells, StringKeys
+from recnas.data.raw.typed import PARSERS, Typed, cut_suffix, typed_cells, with_words
+
+# Gives a source column as one of the kinds, or as "label"; text and Parquet each have their own.
+ReadColumn = Callable[[str, str, InputColumn | None], Typed]
+ShowCell = Callable[[str, int], str]
+
+NOT_A_TIME, NOT_A_NUMBER, NOT_AN_INTEGER = "not a time YYMMDDHH", "not a number", "not an integer"
+_NOT_OF_THE_KIND = {
+    "number": NOT_A_NUMBER,
+    "int": NOT_AN_INTEGER,
+    "hex": "not hexadecimal",
+    "string": "not valid UTF-8",
+}
+
+
+@dataclass
+class Chunk:
+    """The good rows of one block, ready to be spilled."""
+
+    lines: int  # rows in, bad ones included
+    line: np.ndarray  # [n] row number within the block of each good row
+    label: np.ndarray  # [n] uint8
+    dense: dict[str, np.ndarray] = field(default_factory=dict)  # [n], see `dense.transformed`
+    keys: dict[str, np.ndarray] = field(default_factory=dict)  # uint32 or uint64 [n]
+    missing: dict[str, np.ndarray] = field(default_factory=dict)  # bool [n], only where there are any
+    strings: dict[str, StringKeys] = field(default_factory=dict)
+    time: np.ndarray | None = None  # int64 [n], days
+    bad: list[BadLine] = field(default_factory=list)
+    not_clicks: tuple[int, ...] = ()  # which of 0 and -1 stand for "no click"
+
+
+_TILE_CELLS = 24_576  # cells parsed at a time: their words stay in the second-level cache
+
+
+def text_reader(
+    table: LineTable, names: tuple[str, ...], recipe: Recipe, inputs: list[InputColumn]
+) -> tuple[ReadColumn, ShowCell]:
+    """Read columns of a block of text by name.
+
+    All columns of a kind are parsed together, a tile of rows at a time, because cells of one line lie
+    side by side in memory while cells of one column do not.
+    """
+    position = {name: i for i, name in enumerate(names)}
+    groups: dict[tuple[str, str | None], list[int]] = {}
+    if recipe.label.column in position:  # rows that are only to be predicted need none
+        groups["number", None] = [position[recipe.label.column]]
+    if recipe.time is not None and recipe.time.column is not None:
+        groups.setdefault(("int", None), []).append(position[recipe.time.column])
+    for column in inputs:
+        if column.kind != "string":
+            group = groups.setdefault((column.kind, column.suffix), [])
+            if position[column.source] not in group:
+                group.append(position[column.source])
+    parsed = {key: _parse_group(table, key[0], key[1], sorted(columns)) for key, columns in groups.items()}
+
+    def read(name: str, kind: str, column: InputColumn | None) -> Typed:
+        cells = table.cells(position[name])
+        if kind == "string":
+            return typed_cells(cells, kind, column)
+        if column is not None and column.suffix:
+            cells = cut_suffix(cells, column.suffix.encode())
+        found = parsed["number" if kind == "label" else kind, column.suffix if column else None][position[name]]
+        return with_words(cells, kind, column, *found)
+
+    def show(name: str, row: int) -> str:
+        return table.cells(position[name]).bytes_of(row)[:100].decode("utf-8", "replace")
+
+    return read, show
+
+
+def _parse_group(
+    table: LineTable, kind: str, suffix: str | None, columns: list[int]
+) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """(values, bad, missing) of several columns of one kind."""
+    n, k = len(table.line), len(columns)
+    values = np.empty((k, n), dtype={"hex": np.uint64, "int": np.int64, "number": np.float64}[kind])
+    bad = np.empty((k, n), dtype=bool)
+    missing = np.empty((k, n), dtype=bool)
+    together: slice | list[int] = slice(columns[0], columns[-1] + 1) if columns[-1] - columns[0] == k - 1 else columns
+    step = max(256, _TILE_CELLS // k)
+    for first in range(0, n, step):
+        rows = slice(first, first + step)
+        cells = table.cells(together, rows)
+        if suffix:
+            cells = cut_suffix(cells, suffix.encode())
+        tile_values, tile_bad = PARSERS[kind](Cells(cells.text, cells.start, np.maximum(cells.start, cells.end)))
+        empty = cells.start == cells.end
+        tile_bad &= ~empty
+        if suffix:
+            tile_bad |= cells.end < cells.start
+        values[:, rows], bad[:, rows], missing[:, rows] = tile_values.T, tile_bad.T, empty.T
+    return {column: (values[i], bad[i], missing[i]) for i, column in enumerate(columns)}
+
+
+def parse_rows(
+    recipe: Recipe,
+    inputs: list[InputColumn],
+    rows: np.ndarray,
+    lines: int,
+    read: ReadColumn,
+    show: ShowCell,
+    sides: dict[str, SideTable],
+) -> Chunk:
+    """Parse the label and every input of `rows` (their numbers within a block of `lines` rows)."""
+    n = len(rows)
+    reasons: dict[int, tuple[str, str]] = {}  # row -> (column, reason), the first fault of each row
+
+    def note(bad: np.ndarray, column: str, reason: str) -> None:
+        if not bad.any():  # much cheaper than listing them
+            return
+        for row in np.flatnonzero(bad):
+            reasons.setdefault(int(row), (column, reason))
+
+    label = read(recipe.label.column, "label" if recipe.label.at_least is None else "number", None)
+    note(label.missing, recipe.label.column, "the label is empty")
+    clicks, no_label = clicks_of(recipe.label, label.values, label.bad)
+    note(no_label, recipe.label.column, recipe.label.fault)
+    chunk = Chunk(lines=lines, line=rows, label=clicks)
+    read_well = ~(label.missing | no_label)
+    if recipe.label.at_least is None:
+        chunk.not_clicks = tuple(v for v in (0, -1) if bool((read_well & (label.values == v)).any()))
+    if recipe.time is not None and recipe.time.column is not None:
+        hour = read(recipe.time.column, "int", None)
+        note(hour.bad | hour.missing | _bad_hour(hour.values), recipe.time.column, NOT_A_TIME)
+        chunk.time = _day_number(np.where(hour.bad, 0, hour.values))
+    for column in inputs:
+        typed = read(column.source, column.kind, column)
+        note(typed.bad, column.source, _NOT_OF_THE_KIND[column.kind])
+        values, missing = typed.values, typed.missing
+        if column.is_dense:
+            chunk.dense[column.name], too_large = transformed(values, missing | typed.bad, column)
+            note(too_large, column.source, "too large for a 32-bit number")
+            continue
+        if column.derivation is not None:
+            note(_bad_hour(values) & ~missing, column.source, NOT_A_TIME)
+            values = _derived(np.where(missing | typed.bad | _bad_hour(values), 0, values), column.derivation)
+        if column.join is not None:
+            values, absent = sides[column.join].look_up(values, column.join_column)
+            missing = missing | absent
+        if typed.strings is not None:
+            chunk.strings[column.name] = typed.strings
+        chunk.keys[column.name] = _narrow(values.view(np.uint64), column.kind)
+        if missing.any():
+            chunk.missing[column.name] = missing
+    if reasons:
+        for row, (name, reason) in sorted(reasons.items()):
+            chunk.bad.append(BadLine(int(rows[row]), name, reason, show(name, row)))
+        keep = np.ones(n, dtype=bool)
+        keep[list(reasons)] = False
+        _keep_rows(chunk, keep)
+    return chunk
+
+
+def _keep_rows(chunk: Chunk, keep: np.ndarray) -> None:
+    chunk.line, chunk.label = chunk.line[keep], chunk.label[keep]
+    if chunk.time is not None:
+        chunk.time = chunk.time[keep]
+    for columns in (chunk.dense, chunk.keys, chunk.missing):
+        for name in columns:
+            columns[name] = columns[name][keep]
+
+
+def _narrow(keys: np.ndarray, kind: str) -> np.ndarray:
+    """Half the spill for the 32-bit hashes of Criteo and Avazu, and for small integers."""
+    if kind != "string" and (not len(keys) or int(keys.max()) < 1 << 32):
+        return keys.astype(np.uint32)
+    return keys
+
+
+def _day_number(hour: np.ndarray) -> np.ndarray:
+    """Days since 2000-01-01 of integers YYMMDDHH."""
+    day, month, year = hour // 100 % 100, hour // 10_000 % 100, hour // 1_000_000
+    months = ((2000 + year) * 12 + np.clip(month, 1, 12) - 1 - 1970 * 12).astype("datetime64[M]")
+    return (months.astype("datetime64[D]") - np.datetime64("2000-01-01")).astype(np.int64) + day - 1
+
+
+def _bad_hour(hour: np.ndarray) -> np.ndarray:
+    day, month, hh = hour // 100 % 100, hour // 10_000 % 100, hour % 100
+    return (hour < 0) | (hour > 99_123_123) | (month < 1) | (month > 12) | (day < 1) | (day > 31) | (hh > 23)
+
+
+def _derived(hour: np.ndarray, how: str) -> np.ndarray:
+    if how == "yymmddhh-hour":
+        return hour % 100
+    return (_day_number(hour) + 5) % 7  # 2000-01-01 was a Saturday; Monday is 0

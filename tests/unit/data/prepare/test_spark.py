@@ -1,0 +1,298 @@
+"""Spark prepares the same bytes as the local engine, whatever the input, and says why when it cannot."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from recnas.data.prepare import prepare as prepare_module
+from recnas.data.prepare.chunks import ChunkWriter
+from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.spark import session as session_module
+from recnas.data.prepare.spark.session import check_master, first_task
+from recnas.data.prepared import PreparedData
+from recnas.data.raw.sources import ReadySplit
+from recnas.data.synthetic import generate
+from recnas.errors import BackendMissing, ConfigError, DataError, RunError
+from recnas.resources import resource_dir
+
+pytestmark = pytest.mark.spawns
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'recnas[spark]'")
+needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="there is no java on the PATH")
+SMALL = 256 << 20  # memory for which blocks are 2 MB
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """One session for the whole file: its start takes seconds. `prepare` finds and uses it."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test
+    os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # short jobs: no time to optimize
+    with session_module.spark_session("local[2]", 2, 1 << 30, 0) as session:
+        del os.environ["JAVA_TOOL_OPTIONS"]
+        yield session
+
+
+def same(one: PreparedData, two: PreparedData) -> bool:
+    """Everything that was written: arrays, vocabularies, Parquet copies, counts, rejects."""
+    return one.fingerprint == two.fingerprint and one.manifest == two.manifest
+
+
+class DiesOnce(ChunkWriter):
+    """Kills its own process in the middle of the second block, as the system's memory guard would."""
+
+    def text_block(self, file: int, block: int, text: bytes):
+        mark = self.folder / "killed"
+        if block == 1 and not mark.exists():
+            mark.write_text(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().text_block(file, block, text)
+
+
+@needs_java
+def test_criteo_with_a_killed_worker(spark, criteo_file: Path, criteo_data: PreparedData, tmp_path: Path, monkeypatch):
+    seen: list[int] = []
+    finish = prepare_module.Preparation._finish
+
+    def look(self, *args):
+        seen.append(int((self.work / "chunks" / "killed").read_text()))
+        seen.append(len(list((self.work / "parts").iterdir())))
+        return finish(self, *args)
+
+    monkeypatch.setattr(prepare_module, "ChunkWriter", DiesOnce)
+    monkeypatch.setattr(prepare_module.Preparation, "_finish", look)
+    monkeypatch.chdir(tmp_path)  # a relative --out must reach workers that are elsewhere
+    found = prepare("criteo", [criteo_file], "d", PrepareOptions(min_count=5), memory=SMALL, engine="spark")
+    assert not Path(f"/proc/{seen[0]}").exists()
+    assert seen[1] >= 2  # blocks were really encoded apart
+    assert same(found, criteo_data)
+    assert found.verify() == []
+
+
+class AlwaysDies(ChunkWriter):
+    def text_block(self, file: int, block: int, text: bytes):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@needs_java
+def test_a_block_that_always_kills_its_worker_ends_in_a_sentence(spark, tmp_path: Path, monkeypatch):
+    generate("criteo", 200, 1, tmp_path / "c.tsv")
+    monkeypatch.setattr(prepare_module, "ChunkWriter", AlwaysDies)
+    with pytest.raises(RunError, match="Spark gave up: ") as caught:
+        prepare("criteo", [tmp_path / "c.tsv"], tmp_path / "d", engine="spark")
+    assert len(str(caught.value).splitlines()) == 2
+    assert "same command again" in caught.value.fix
+
+
+@needs_java
+def test_avazu_in_parts_by_day(spark, tmp_path: Path):
+    generate("avazu", 4000, 3, tmp_path / "a.csv")
+    header, *rows = (tmp_path / "a.csv").read_text().splitlines(keepends=True)
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    (folder / "part-2.csv").write_text("".join([header, *rows[2500:]]))
+    (folder / "part-0.csv").write_text("".join([header, *rows[:1000]]))
+    (folder / "part-1.csv.gz").write_bytes(gzip.compress("".join([header, *rows[1000:2500]]).encode()))
+    (folder / "_SUCCESS").write_text("")
+    options = PrepareOptions(protocol="time-last-day", min_count=1)
+    local = prepare("avazu", [folder], tmp_path / "local", options)
+    found = prepare("avazu", [folder], tmp_path / "spark", options, engine="spark")
+    assert same(found, local)
+
+
+@needs_java
+def test_kdd12_with_its_side_file_balanced_limited_and_capped(spark, tmp_path: Path):
+    generate("kdd12", 4000, 2, tmp_path / "k.tsv")
+    options = PrepareOptions(
+        protocol="autoctr-8-1-1", min_count=2, limit=3001, cap=50, with_columns=("impressions",), parquet=False
+    )
+    local = prepare("kdd12", [tmp_path / "k.tsv"], tmp_path / "local", options)
+    found = prepare("kdd12", [tmp_path / "k.tsv"], tmp_path / "spark", options, engine="spark")
+    assert same(found, local)
+    assert found.manifest["rows_in"] == 3001
+
+
+@needs_java
+def test_a_ready_split_with_bad_rows(spark, tmp_path: Path):
+    header, *rows = (resource_dir("datasets") / "frappe_x1/sample.csv").read_text().splitlines(keepends=True)
+    rows[5] = "2" + rows[5][1:]  # no label
+    (tmp_path / "a.csv").write_text("".join([header, *rows[:30]]))
+    (tmp_path / "b.csv").write_text("".join([header, *rows[30:40]]))
+    (tmp_path / "v.csv.gz").write_bytes(gzip.compress("".join([header, *rows[40:50]]).encode()))
+    (tmp_path / "t.csv").write_text("".join([header, *rows[50:]]))
+    raw = ReadySplit([tmp_path / "a.csv", tmp_path / "b.csv"], [tmp_path / "v.csv.gz"], [tmp_path / "t.csv"])
+    local = prepare("frappe_x1", raw, tmp_path / "local", PrepareOptions(on_error="skip"))
+    found = prepare("frappe_x1", raw, tmp_path / "spark", PrepareOptions(on_error="skip"), engine="spark")
+    assert same(found, local)
+    assert found.manifest["rows"] == {"train": 39, "valid": 10, "test": 10}
+
+
+@needs_java
+def test_parquet_parts_with_strings_and_a_given_split(spark, tmp_path: Path):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {
+            "label": rng.integers(0, 2, 900),
+            "price": rng.random(900).round(2),
+            "seen": np.where(rng.random(900) < 0.1, np.nan, 1.7e9 + rng.integers(0, 10**5, 900)),  # is standardised
+            "user": rng.choice(["Zürich", "b", "", "d e"], 900),
+            # Half of these are negative where integers are signed, as Spark's are: order among equals shows it.
+            "big": rng.integers(0, 300, 900).astype(np.uint64) * np.uint64(2**63 // 150),
+            "void": [None] * 900,
+        }
+    )
+    frame["void"] = frame["void"].astype("string")
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for number in range(3):
+        frame[300 * number : 300 * (number + 1)].to_parquet(folder / f"part-{number}.parquet")
+    np.save(tmp_path / "index.npy", rng.integers(0, 3, 900).astype(np.uint8))
+    (tmp_path / "p.yaml").write_text(
+        "name: p\nformat: parquet\nlabel: {column: label}\ndense: [{columns: [price, seen]}]\n"
+        "sparse: [{columns: [user, void], kind: string}, {columns: [big], kind: int}]\n"
+    )
+    options = PrepareOptions(protocol="index", split_index=str(tmp_path / "index.npy"), vocab_scope="all")
+    local = prepare(str(tmp_path / "p.yaml"), [folder], tmp_path / "local", options)
+    found = prepare(str(tmp_path / "p.yaml"), [folder], tmp_path / "spark", options, engine="spark")
+    assert same(found, local)
+    assert found.schema.sparse[1].rows == 2  # a column without a single value
+    assert [field.standardised for field in found.schema.dense] == [False, True]
+    assert "no-values" in [warning.kind for warning in found.warnings]
+    (tmp_path / "p.yaml").write_text("name: p\nformat: parquet\nlabel: {column: label}\ndense: [{columns: [price]}]\n")
+    local = prepare(str(tmp_path / "p.yaml"), [folder], tmp_path / "local-dense", options)
+    assert same(prepare(str(tmp_path / "p.yaml"), [folder], tmp_path / "spark-dense", options, engine="spark"), local)
+
+
+@needs_java
+def test_bad_rows_are_named_or_skipped_as_by_the_local_engine(spark, criteo_file: Path, tmp_path: Path):
+    rows = criteo_file.read_text().splitlines(keepends=True)[:2000]
+    rows[700] = rows[700].replace("\t", "\tx", 1)
+    rows[1500] = "too short\n"
+    first, second = tmp_path / "bad-0.tsv", tmp_path / "bad-1.tsv"
+    first.write_text("".join(rows[:400]))
+    second.write_text("".join(rows[400:]))
+    told = []
+    for engine in ("local", "spark"):
+        with pytest.raises(DataError) as caught:
+            prepare("criteo", [first, second], tmp_path / f"stop-{engine}", engine=engine)
+        assert not (tmp_path / f"stop-{engine}").exists()
+        told.append(str(caught.value))
+    assert told[0] == told[1]
+    assert "bad-1.tsv line 301" in told[0]
+    options = PrepareOptions(on_error="skip")
+    local = prepare("criteo", [first, second], tmp_path / "local", options)
+    found = prepare("criteo", [first, second], tmp_path / "spark", options, engine="spark")
+    assert same(found, local)
+    assert found.manifest["rejects"] == 2
+    assert (found.path / "rejects.tsv").read_text() == (local.path / "rejects.tsv").read_text()
+
+
+@needs_java
+def test_the_same_command_continues_and_mends(
+    spark, criteo_file: Path, criteo_data: PreparedData, tmp_path: Path, monkeypatch
+):
+    from recnas.data.prepare.spark.prepare import SparkPreparation
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    def run() -> PreparedData:
+        return prepare(
+            "criteo", [criteo_file], tmp_path / "d", PrepareOptions(min_count=5), memory=SMALL, engine="spark"
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SparkPreparation, "_string_together", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    work = tmp_path / "d" / ".work"
+    chunks = sorted((work / "chunks").glob("*.chunk"))
+    stamps = [chunk.stat().st_mtime_ns for chunk in chunks]
+    counted = (work / "counts" / "_SUCCESS").stat().st_mtime_ns
+    damaged = work / "parts" / chunks[0].stem / "train" / "ids.i32"
+    data = bytearray(damaged.read_bytes())
+    data[40] ^= 255
+    damaged.write_bytes(data)
+    kept: list[int] = []
+    with monkeypatch.context() as patch:
+        finish = SparkPreparation._finish
+        patch.setattr(
+            SparkPreparation,
+            "_finish",
+            lambda self, *args: (
+                kept.extend(chunk.stat().st_mtime_ns for chunk in chunks),
+                kept.append((work / "counts" / "_SUCCESS").stat().st_mtime_ns),
+                finish(self, *args),
+            )[-1],
+        )
+        assert same(run(), criteo_data)
+    assert kept == [*stamps, counted]  # nothing that was whole was made again
+
+
+@needs_java
+def test_a_cluster_without_room_is_given_up_on(spark):
+    def slow(_: int) -> int:
+        time.sleep(3)
+        return 1
+
+    with pytest.raises(RunError, match="No Spark executor took a task within 1 seconds"):
+        first_task(spark, slow, seconds=1.0)
+
+
+def test_masters_are_checked_in_seconds():
+    assert check_master("local[3]") == "local[3,4]"  # or a task that dies would end the job
+    assert check_master("local[*]") == "local[*,4]"
+    assert check_master("local") == "local[1,4]"
+    assert check_master("yarn") == "yarn"
+    with pytest.raises(ConfigError, match="'localhost' is not a master"):
+        check_master("localhost")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(RunError, match=f"no Spark master at spark://127.0.0.1:{port} .*refused") as caught:
+        check_master(f"spark://127.0.0.1:{port}")
+    assert "local[4]" in str(caught.value)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        master = f"spark://127.0.0.1:{port},127.0.0.1:{server.getsockname()[1]}"
+        assert check_master(master) == master
+
+
+def test_options_that_do_not_fit(tmp_path: Path):
+    with pytest.raises(ConfigError, match="--spark-master goes with --engine spark"):
+        prepare("criteo", [tmp_path / "a"], tmp_path / "d", spark_master="local[2]")
+    with pytest.raises(DataError, match="s3://logs/day-1 is not a path"):
+        prepare("criteo", ["s3://logs/day-1"], tmp_path / "d", engine="spark")
+    with pytest.raises(ConfigError, match="no engine 'flink'"):
+        prepare("criteo", [tmp_path / "a"], tmp_path / "d", engine="flink")
+
+
+def test_without_java_or_pyspark_it_says_what_to_install(monkeypatch, tmp_path: Path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(BackendMissing, match="has no bin/java") as caught:
+        session_module._check_java()
+    assert "openjdk-17" in str(caught.value)
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BackendMissing, match="no java on the PATH"):
+        session_module._check_java()
+    monkeypatch.undo()
+
+    def without(name: str):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(session_module.importlib, "import_module", without)
+    with pytest.raises(BackendMissing) as missing, session_module.spark_session("local[2]", 2, 1 << 30, 0):
+        pass
+    assert "pip install 'recnas[spark]'" in str(missing.value)
