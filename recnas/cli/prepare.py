@@ -2,6 +2,7 @@
 
   recnas prepare criteo --raw train.txt --out data/criteo
   recnas prepare my_recipe.yaml --raw logs/ --out data/mine --min-count 5 --cap 500000
+  recnas prepare frappe_x1 --train train.csv --valid valid.csv --test test.csv --out data/frappe
 
 Vocabulary and statistics come from the training rows only. Id 0 is unknown or rare, id 1 is missing.
 The same command after a crash continues; on finished data it prints the summary again.
@@ -10,8 +11,13 @@ The same command after a crash continues; on finished data it prints the summary
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from recnas.cli.options import add_json, byte_size, count, print_json
+from recnas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from recnas.data.raw.sources import Raw
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,10 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--raw",
         nargs="+",
-        required=True,
         metavar="FILE",
         help="raw files or folders; .gz and .zst are read as they are",
     )
+    for split, what in (("train", "training"), ("valid", "validation"), ("test", "test")):
+        parser.add_argument(
+            f"--{split}", nargs="+", metavar="FILE", help=f"instead of --raw: {what} rows of a ready split"
+        )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for the prepared data")
     parser.add_argument(
         "--min-count",
@@ -36,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--protocol",
         metavar="P",
-        help="random-8-1-1, autoctr-8-1-1, time-last-day or index (default: the recipe's)",
+        help="random-8-1-1, autoctr-8-1-1, time-last-day, index or files (default: the recipe's; files with --train)",
     )
     parser.add_argument(
         "--split-index",
@@ -116,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
     progress = Progress(quiet=args.quiet)
     data = prepare(
         args.recipe,
-        args.raw,
+        raw_files(args),
         args.out,
         options,
         memory=args.memory,
@@ -133,3 +142,16 @@ def run(args: argparse.Namespace) -> int:
         if summary["rejects"]:
             print(f"\n{summary['rejects']:,} rows were rejected: {args.out}/rejects.tsv says which and why.")
     return 0
+
+
+def raw_files(args: argparse.Namespace) -> Raw:
+    """What --raw, or --train, --valid and --test together, name."""
+    from recnas.data.raw.sources import ReadySplit
+
+    parts = [args.train or (), args.valid or (), args.test or ()]
+    if bool(args.raw) == any(parts):
+        raise ConfigError(
+            "Give the raw files either with --raw, or as a ready split with --train, --valid and --test.",
+            "For instance: recnas prepare RECIPE --raw FILE --out DIR",
+        )
+    return args.raw or ReadySplit(*parts)

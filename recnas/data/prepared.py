@@ -201,7 +201,10 @@ class PreparedData:
 def other_options(before: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     """`min_count was 1, now 5` for every option that differs, and which raw files."""
     files = [json.loads(json.dumps(options["raw"])) for options in (before, wanted)]
-    shown = [[f"{file['name']} ({file['size']:,} bytes)" for file in some] for some in files]
+    shown = [
+        [f"{file['split'] + ' ' if 'split' in file else ''}{file['name']} ({file['size']:,} bytes)" for file in some]
+        for some in files
+    ]
     lines = differences(*({**options, "raw": ", ".join(names)} for options, names in zip((before, wanted), shown)))
     if files[0] != files[1] and shown[0] == shown[1]:
         lines.append("the raw file was written to since")

@@ -138,15 +138,17 @@ def prepare_command(run: Run, recipe_file: str) -> str | None:
         return None
     try:
         options: dict[str, Any] = PreparedData.open(path).manifest["options"]
-        raw = [str(source.get("name") or source.get("path") or "FILE") for source in options.get("raw", [])]
+        raw: dict[str, list[str]] = {}
+        for source in options.get("raw", []):
+            name = str(source.get("name") or source.get("path") or "FILE")
+            raw.setdefault(f"--{source.get('split', 'raw')}", []).append(name)
     except (RecnasError, KeyError, OSError, AttributeError):
         return None
     words = [
         "recnas",
         "prepare",
         recipe_file if own_recipe(run) else options["recipe"]["name"],
-        "--raw",
-        *(raw or ["FILE"]),
+        *(word for flag, files in (raw or {"--raw": ["FILE"]}).items() for word in (flag, *files)),
         "--out",
         path,
     ]

@@ -24,8 +24,11 @@ class PrepareOptions:
     side: tuple[str, ...] = ()  # side files, where they are not beside the raw file
     parquet: bool = True  # also write train|valid|test.parquet for exchange
 
-    def check(self, recipe: Recipe) -> None:
+    def check(self, recipe: Recipe, ready: bool = False) -> None:
+        """Refuse what cannot be; `ready`: the raw files come as a ready split."""
         faults = []
+        if self.limit is not None and ready:
+            faults.append("--limit would read training rows only, as they come first: leave it out with --train")
         if self.min_count is not None and self.min_count < 1:
             faults.append(f"--min-count must be at least 1 (got {self.min_count})")
         if self.cap is not None and self.cap < 3:

@@ -36,7 +36,7 @@ from recnas.data.raw.joins import SideTable, load_side_table
 from recnas.data.raw.parquet import parquet_columns
 from recnas.data.raw.recipe import InputColumn, Recipe, load_recipe
 from recnas.data.raw.refusals import all_rejected, bad_line, no_rows, two_kinds_of_no
-from recnas.data.raw.sources import Source, find_sources
+from recnas.data.raw.sources import Raw, ReadySplit, Source, raw_paths, raw_sources
 from recnas.data.schema import Schema, SparseField
 from recnas.data.synthetic.files import truth_path
 from recnas.errors import ConfigError, DataError
@@ -53,11 +53,12 @@ class State:
     rows_in: int = 0
     rejects: int = 0
     columns: tuple[str, ...] = ()  # of the raw files
+    starts: tuple[int, int] | None = None  # of a ready split: the row numbers where valid and test begin
 
 
 def prepare(
     recipe_name: str,
-    raw: list[Path | str],
+    raw: Raw,
     out: Path | str,
     options: PrepareOptions | None = None,
     *,
@@ -70,18 +71,20 @@ def prepare(
     """Prepare raw files into the folder `out`, or continue there, or return what is already done.
 
     Args:
+        raw: files and folders, or a `ReadySplit` of them, which stands for the protocol `files`.
         engine: "local", threads of this process, or "spark"; the result is the same.
         spark_master: of the cluster; None is this machine, or what spark-submit was given.
     """
-    check_engine(engine, spark_master, raw)
+    check_engine(engine, spark_master, raw_paths(raw))
+    ready = isinstance(raw, ReadySplit)
     recipe = load_recipe(recipe_name)
     options = options or PrepareOptions()
-    options.check(recipe)
-    protocol = options.protocol or recipe.protocol
-    check_protocol(protocol, recipe, Path(options.split_index) if options.split_index else None)
+    options.check(recipe, ready)
+    protocol = options.protocol or ("files" if ready else recipe.protocol)
+    check_protocol(protocol, recipe, Path(options.split_index) if options.split_index else None, ready)
     if memory < 256 << 20:
         raise ConfigError(f"--memory must be at least 256MB (got {human_bytes(memory)}).")
-    sources = find_sources([Path(path) for path in raw])
+    sources = raw_sources(raw)
     out = Path(out)
     check_folder(out)
     plan = prepared_options(recipe, options, protocol, sources)
@@ -288,6 +291,8 @@ class Preparation:
             raise all_rejected(self.recipe, state.rows_in, bad_lines(state.chunks[0]))
         if len({value for chunk in state.chunks for value in chunk.facts["not_clicks"]}) > 1:
             raise two_kinds_of_no(self.recipe)
+        if self.protocol == "files":
+            state.starts = _starts(self.sources, lines_of_file)
         return state
 
     def _make_chunks(self, writer: ChunkWriter, on_chunk: Callable[[int, ArrayFile, int], bool]) -> None:
@@ -299,7 +304,7 @@ class Preparation:
         ]
         days = self.recipe.time.days if self.recipe.time else None
         index = Path(self.options.split_index) if self.options.split_index else None
-        splits = assign_split(self.protocol, self.options.seed, rows, days, index)
+        splits = assign_split(self.protocol, self.options.seed, rows, days, index, state.starts)
         check_train_rows(_rows_per_split(splits)[TRAIN])
         return splits
 
@@ -368,6 +373,19 @@ class Preparation:
 def check_train_rows(rows: int) -> None:
     if rows == 0:
         raise DataError("No row fell into the training split.", "Give more rows, or another --protocol.")
+
+
+def _starts(sources: list[Source], lines_of_file: dict[int, int]) -> tuple[int, int]:
+    """The row numbers where the validation and the test files of a ready split begin."""
+    lines = dict.fromkeys(SPLITS, 0)
+    for file, source in enumerate(sources):
+        assert source.split is not None
+        lines[source.split] += lines_of_file.get(file, 0)
+    for split, count in lines.items():
+        if count == 0:
+            files = ", ".join(str(source.path) for source in sources if source.split == split)
+            raise DataError(f"There are no rows in {files}.", f"Give --{split} a file with rows.")
+    return lines["train"], lines["train"] + lines["valid"]
 
 
 def _rows_per_split(splits: list[np.ndarray]) -> list[int]:

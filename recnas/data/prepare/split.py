@@ -6,6 +6,7 @@ autoctr-8-1-1   the same, balanced exactly within clicks and within non-clicks (
                 they used; to repeat those, give the split itself with --split-index
 time-last-day   the last day is test, the day before is valid, the rest is train
 index           from a file: one byte per row, 0 train, 1 valid, 2 test
+files           the raw files come split: rows are numbered through train, then valid, then test
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from recnas.errors import ConfigError, DataError
 
 TRAIN, VALID, TEST = 0, 1, 2
 SPLITS = ("train", "valid", "test")
-PROTOCOLS = ("random-8-1-1", "autoctr-8-1-1", "time-last-day", "index")
+PROTOCOLS = ("random-8-1-1", "autoctr-8-1-1", "time-last-day", "index", "files")
 
 _U = np.uint64
 Cuts = dict[int, list[np.uint64]]  # for non-clicks (0) and clicks (1): where valid and test begin
@@ -52,8 +53,8 @@ def row_hash(seed: int, first_row: int, count: int) -> np.ndarray:
     return z
 
 
-def check_protocol(protocol: str, recipe: Recipe, index: Path | None) -> None:
-    """Faults that can be known before any data is read."""
+def check_protocol(protocol: str, recipe: Recipe, index: Path | None, ready: bool = False) -> None:
+    """Faults that can be known before any data is read; `ready`: the raw files come as a ready split."""
     if protocol not in PROTOCOLS:
         raise ConfigError(f"There is no split protocol {protocol!r}.", f"Choose one of: {', '.join(PROTOCOLS)}")
     if protocol == "time-last-day" and recipe.time is None:
@@ -63,6 +64,16 @@ def check_protocol(protocol: str, recipe: Recipe, index: Path | None) -> None:
         )
     if (protocol == "index") != (index is not None):
         raise ConfigError("The protocol `index` and the option --split-index FILE go together.")
+    if ready and protocol != "files":
+        raise ConfigError(
+            f"The protocol {protocol} splits the rows itself, but --train, --valid and --test have split them already.",
+            "Leave --protocol out, or give all files with --raw.",
+        )
+    if protocol == "files" and not ready:
+        raise ConfigError(
+            "The protocol `files` needs to be told which files are train, validation and test.",
+            "Give --train FILE --valid FILE --test FILE instead of --raw, or another --protocol, as random-8-1-1.",
+        )
 
 
 @dataclass(frozen=True)
@@ -97,9 +108,19 @@ class RowsOfChunk:
 
 
 def assign_split(
-    protocol: str, seed: int, chunks: Sequence[RowsOfChunk], days: int | None, index: Path | None
+    protocol: str,
+    seed: int,
+    chunks: Sequence[RowsOfChunk],
+    days: int | None,
+    index: Path | None,
+    starts: tuple[int, int] | None = None,
 ) -> list[np.ndarray]:
-    """The split of every good row, chunk by chunk. `days` cuts the row order where there is no time column."""
+    """The split of every good row, chunk by chunk.
+
+    Args:
+        days: cuts the row order where there is no time column.
+        starts: of a ready split, the row numbers where valid and test begin.
+    """
     total = sum(chunk.lines for chunk in chunks)
     if protocol == "random-8-1-1":
         return [_eight_one_one(chunk.hashes(seed)) for chunk in chunks]
@@ -110,6 +131,11 @@ def assign_split(
         assert index is not None
         whole = _read_index(index, total)
         return [whole[chunk.first_row + chunk.line] for chunk in chunks]
+    if protocol == "files":
+        assert starts is not None
+        return [
+            np.searchsorted(starts, chunk.first_row + chunk.line, side="right").astype(np.uint8) for chunk in chunks
+        ]
     return _by_day([chunk.days(days, total) for chunk in chunks])
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from recnas.errors import DataError
+from recnas.errors import ConfigError, DataError
 
 LONGEST_LINE = 1 << 20
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
@@ -41,6 +41,7 @@ class Source:
     path: Path
     size: int
     modified_ns: int
+    split: str | None = None  # train, valid or test, where the files come as a ready split
 
     @property
     def compression(self) -> str | None:
@@ -48,27 +49,75 @@ class Source:
 
     def identity(self) -> dict[str, Any]:
         """What tells that this is still the file that an earlier attempt read."""
-        return {"name": self.path.name, "size": self.size, "modified_ns": self.modified_ns}
+        facts = {"name": self.path.name, "size": self.size, "modified_ns": self.modified_ns}
+        return facts if self.split is None else {"split": self.split, **facts}
 
 
-def find_sources(paths: list[Path]) -> list[Source]:
-    """The files behind `--raw`: a folder stands for its files in name order."""
+@dataclass(frozen=True)
+class ReadySplit:
+    """Raw files that somebody has already split: files or folders of each part."""
+
+    train: Sequence[Path | str]
+    valid: Sequence[Path | str]
+    test: Sequence[Path | str]
+
+    def parts(self) -> dict[str, Sequence[Path | str]]:
+        return {"train": self.train, "valid": self.valid, "test": self.test}
+
+
+Raw = Sequence[Path | str] | ReadySplit
+
+
+def raw_paths(raw: Raw) -> list[Path | str]:
+    """All paths as they were given (a Path of `s3://logs` has lost a slash)."""
+    if isinstance(raw, ReadySplit):
+        return [path for paths in raw.parts().values() for path in paths]
+    return list(raw)
+
+
+def raw_sources(raw: Raw) -> list[Source]:
+    """The files to read, in the order in which their rows are counted: train, valid, test of a ready split."""
+    if not isinstance(raw, ReadySplit):
+        return find_sources([Path(path) for path in raw])
+    absent = [f"--{split}" for split, paths in raw.parts().items() if not paths]
+    if absent:
+        raise ConfigError(
+            f"A ready split has three parts; {' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not given.",
+            "Give --train, --valid and --test, or all rows with --raw and a --protocol that splits them.",
+        )
+    sources = [
+        replace(source, split=split)
+        for split, paths in raw.parts().items()
+        for source in find_sources([Path(path) for path in paths], f"--{split}")
+    ]
+    split_of: dict[Path, str | None] = {}
+    for source in sources:
+        if (before := split_of.setdefault(source.path.resolve(), source.split)) != source.split:
+            raise ConfigError(
+                f"{source.path} is given to --{before} and to --{source.split}.",
+                "Rows that are trained on cannot be tested on: give every file once.",
+            )
+    return sources
+
+
+def find_sources(paths: list[Path], option: str = "--raw") -> list[Source]:
+    """The files behind `option`: a folder stands for its files in name order."""
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
             if (path / "manifest.json").exists() and (path / "schema.json").exists():
                 raise DataError(
                     f"{path} is a prepared data set, not raw files.",
-                    f"Look at it: recnas inspect {path}. To prepare, give --raw the files it was made from.",
+                    f"Look at it: recnas inspect {path}. To prepare, give {option} the files it was made from.",
                 )
             inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith(_SKIPPED_NAMES))
             if not inside:
-                raise _no_files(path)
+                raise _no_files(path, option)
             files += inside
         elif path.exists():
             files.append(path)
         else:
-            raise DataError(f"There is no file {path}.", "Check the path given to --raw.")
+            raise DataError(f"There is no file {path}.", f"Check the path given to {option}.")
     sources = []
     for file in files:
         stat = file.stat()
@@ -78,7 +127,7 @@ def find_sources(paths: list[Path]) -> list[Source]:
     return sources
 
 
-def _no_files(folder: Path) -> DataError:
+def _no_files(folder: Path, option: str) -> DataError:
     depth, level = 0, [folder]
     while level and not any(item.is_file() for item in level):  # down to the first files, as in dt=2024-03-01/
         level = [item for parent in level if parent.is_dir() for item in parent.iterdir()]
@@ -87,7 +136,7 @@ def _no_files(folder: Path) -> DataError:
         return DataError(f"The folder {folder} has no files in it.", "Give the folder that holds the raw files.")
     return DataError(
         f"The folder {folder} has no files in it, only folders.",
-        f"Name those that hold the files: --raw {folder}/{'*/' * (depth - 1)}",
+        f"Name those that hold the files: {option} {folder}/{'*/' * (depth - 1)}",
     )
 
 

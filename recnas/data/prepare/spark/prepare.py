@@ -18,6 +18,7 @@ import uuid
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ import pyarrow.parquet as pq
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import ChunkWriter
 from recnas.data.prepare.encode import ARRAYS
-from recnas.data.prepare.prepare import Preparation, check_train_rows
+from recnas.data.prepare.prepare import Preparation, State, check_train_rows
 from recnas.data.prepare.spark.session import first_task, spark_session
 from recnas.data.prepare.spark.split import ChunkRef, SplitRule
 from recnas.data.prepare.spark.tasks import COUNT_SCHEMA, Count, Encode, Look, Parse, Unit, answered
@@ -66,7 +67,7 @@ class SparkPreparation(Preparation):
                     for chunk, first in zip(state.chunks, state.first_row)
                     if chunk.facts["rows"]
                 ]
-                rule = self._rule(state.rows_in).settled(self._context, refs)
+                rule = self._rule(state).settled(self._context, refs)
             sparse = self._count_ids(rule, refs)
             summaries = self._summarise(_with_split(rule, refs))
             schema = Schema(fields_of(self._dense, summaries), sparse)
@@ -88,10 +89,10 @@ class SparkPreparation(Preparation):
                 "Give --raw and --out paths on a filesystem that every machine mounts in the same place.",
             )
 
-    def _rule(self, rows: int) -> SplitRule:
+    def _rule(self, state: State) -> SplitRule:
         options, days = self.options, self.recipe.time.days if self.recipe.time else None
         index = Path(options.split_index).resolve() if options.split_index else None
-        return SplitRule(self.protocol, options.seed, rows, options.limit, days, index)
+        return SplitRule(self.protocol, options.seed, state.rows_in, options.limit, days, index, state.starts)
 
     def _make_chunks(self, writer: ChunkWriter, on_chunk: Callable[[int, ArrayFile, int], bool]) -> None:
         bare = copy.copy(writer)
@@ -105,7 +106,7 @@ class SparkPreparation(Preparation):
 
     def _units(self) -> Iterator[Unit]:
         for file, source in enumerate(self.sources):
-            source = type(source)(source.path.resolve(), source.size, source.modified_ns)
+            source = replace(source, path=source.path.resolve())
             if source.compression or self.recipe.format == "parquet":
                 yield Unit(file, source, None)
             else:

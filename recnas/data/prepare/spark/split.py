@@ -1,6 +1,6 @@
 """The split of every row where rows are spread over machines: what must be known of all rows is gathered first.
 
-random-8-1-1 needs nothing, time-last-day the days that occur, autoctr-8-1-1 the exact quantiles of the row
+random-8-1-1 and files need nothing, time-last-day the days that occur, autoctr-8-1-1 the exact quantiles of the row
 hashes; those are found in two passes of histograms, so that no machine ever holds all hashes.
 """
 
@@ -42,6 +42,7 @@ class SplitRule:
     limit: int | None
     days: int | None  # that the row order is cut into, where there is no time column
     index: Path | None
+    starts: tuple[int, int] | None = None  # of a ready split: where valid and test begin
     present: tuple[int, ...] = ()  # day numbers that occur
     cuts: Cuts | None = None
 
@@ -54,7 +55,7 @@ class SplitRule:
             assert self.index is not None
             return np.asarray(_mapped(self.index)[rows.first_row + rows.line]).astype(np.uint8)
         others = [self._others(rows.lines)] if self.protocol == "time-last-day" else []
-        return assign_split(self.protocol, self.seed, [rows, *others], self.days, None)[0]
+        return assign_split(self.protocol, self.seed, [rows, *others], self.days, None, self.starts)[0]
 
     def _others(self, lines: int) -> RowsOfChunk:
         """A chunk that stands for all the rest: as many rows, and one row of every day."""

@@ -21,8 +21,10 @@ from recnas.data.prepare.prepare import PrepareOptions, prepare
 from recnas.data.prepare.spark import session as session_module
 from recnas.data.prepare.spark.session import check_master, first_task
 from recnas.data.prepared import PreparedData
+from recnas.data.raw.sources import ReadySplit
 from recnas.data.synthetic import generate
 from recnas.errors import BackendMissing, ConfigError, DataError, RunError
+from recnas.resources import resource_dir
 
 pytestmark = pytest.mark.spawns
 
@@ -120,6 +122,21 @@ def test_kdd12_with_its_side_file_balanced_limited_and_capped(spark, tmp_path: P
     found = prepare("kdd12", [tmp_path / "k.tsv"], tmp_path / "spark", options, engine="spark")
     assert same(found, local)
     assert found.manifest["rows_in"] == 3001
+
+
+@needs_java
+def test_a_ready_split_with_bad_rows(spark, tmp_path: Path):
+    header, *rows = (resource_dir("datasets") / "frappe_x1/sample.csv").read_text().splitlines(keepends=True)
+    rows[5] = "2" + rows[5][1:]  # no label
+    (tmp_path / "a.csv").write_text("".join([header, *rows[:30]]))
+    (tmp_path / "b.csv").write_text("".join([header, *rows[30:40]]))
+    (tmp_path / "v.csv.gz").write_bytes(gzip.compress("".join([header, *rows[40:50]]).encode()))
+    (tmp_path / "t.csv").write_text("".join([header, *rows[50:]]))
+    raw = ReadySplit([tmp_path / "a.csv", tmp_path / "b.csv"], [tmp_path / "v.csv.gz"], [tmp_path / "t.csv"])
+    local = prepare("frappe_x1", raw, tmp_path / "local", PrepareOptions(on_error="skip"))
+    found = prepare("frappe_x1", raw, tmp_path / "spark", PrepareOptions(on_error="skip"), engine="spark")
+    assert same(found, local)
+    assert found.manifest["rows"] == {"train": 39, "valid": 10, "test": 10}
 
 
 @needs_java

@@ -10,7 +10,7 @@ from recnas.resources import resource_dir
 
 
 def test_every_shipped_recipe_loads_and_is_complete():
-    assert set(shipped_recipes()) >= {"criteo", "avazu", "kdd12", "frappe", "movielens", "csv", "parquet"}
+    assert set(shipped_recipes()) >= {"criteo", "avazu", "kdd12", "frappe", "frappe_x1", "movielens", "csv", "parquet"}
     for name, path in shipped_recipes().items():
         recipe = load_recipe(name)
         assert recipe.name == name
