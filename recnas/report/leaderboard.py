@@ -81,7 +81,16 @@ def _with_winner(run: Run, row: ComparedModel, winner: Run | None, notes: list[s
 def _trained_alike(run: Run, row: ComparedModel, winner: Run) -> bool:
     """The same settings, tuned ones included, and the same rows."""
     own = winner.winner_manifest
-    return own is not None and own.on == "train" and own.settings == run.manifest.settings | row.choice
+    return own is not None and own.on == "train" and own.settings == _tuned(run.manifest.settings, row.choice)
+
+
+def _tuned(settings: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with those of a choice put in; `embeddings.l2` is one of a section."""
+    tuned = dict(settings)
+    for name, value in choice.items():
+        section, dot, inner = name.partition(".")
+        tuned[section] = {**tuned[section], inner: value} if dot else value
+    return tuned
 
 
 def _with_seeds(row: ComparedModel, trainings: Sequence[SeedTraining]) -> ComparedModel:

@@ -37,6 +37,7 @@ from recnas.runs.folder import RunDir
 from recnas.runs.layout import file_name
 from recnas.space.nasrec.json import from_dict
 from recnas.train.checkpoint import Checkpoint, load_latest
+from recnas.train.recipe import model_options
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import net_shape
 
@@ -214,7 +215,7 @@ def _compared(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> _P
     else:
         # The tables of some models are wider than their vectors: this is the vectors' width.
         width = run.manifest()["settings"]["embeddings"]["width"]
-        options = {name: value for name, value in made_from["choice"].items() if name != "lr"}
+        options = model_options(key, settings, made_from["choice"])
         described = {"model": key, "options": options, "width": width}
         network = build(key, InputShape.of(schema(), width), options)
     return _Part(folder, event, key, described, network, settings, made_from)

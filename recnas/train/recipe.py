@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from recnas.baselines.base import DeepSettings
+from recnas.baselines.zoo import get_entry
 from recnas.train.settings import TrainSettings
 
 # Learning rates of the layers, by optimizer.
@@ -38,3 +40,11 @@ def with_recipe(settings: TrainSettings, choice: Mapping[str, Any]) -> tuple[Tra
     tables = settings.embeddings.model_copy(update={"l2": own.pop(TABLE_L2)})
     changed = {"lr": own.pop("lr"), "dropout": own.pop("dropout"), "embeddings": tables}
     return settings.model_copy(update=changed), own
+
+
+def model_options(name: str, settings: TrainSettings, choice: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a hand-crafted model under a choice; `settings` has the choice's recipe in it already."""
+    _, own = with_recipe(settings, choice)
+    if issubclass(get_entry(name).settings, DeepSettings):
+        return {"dropout": settings.dropout, "norm": settings.norm, **own}
+    return own

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from recnas.baselines.base import Baseline, DeepSettings, InputShape, start_tables
+from recnas.baselines.base import Baseline, InputShape, start_tables
 from recnas.baselines.counts import count_macs, count_params
 from recnas.baselines.zoo import ZOO, build
 from recnas.bench.other_models import OTHER_MODELS
@@ -24,7 +24,7 @@ from recnas.model.nasrec.subnet import new_subnet
 from recnas.seeds import stream
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.json import from_dict
-from recnas.train.recipe import recipe_grid, recipe_of, with_recipe
+from recnas.train.recipe import model_options, recipe_grid, recipe_of, with_recipe
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import make_embeddings, net_shape
 
@@ -106,10 +106,8 @@ class HandCrafted(Trainable):
     def build(self, choice: Choice, schema: Schema, settings: TrainSettings, seed: int, device: torch.device) -> Built:
         width = settings.embeddings.width
         shape = InputShape.of(schema, width)
-        settings, own = with_recipe(settings, choice)
-        if issubclass(ZOO[self.id].settings, DeepSettings):
-            own = {"dropout": settings.dropout, "norm": settings.norm, **own}
-        network = build(self.id, shape, own, seed)
+        settings, _ = with_recipe(settings, choice)
+        network = build(self.id, shape, model_options(self.id, settings, choice), seed)
         assert isinstance(network, Baseline)
         columns = network.table_width(width)
         padded = columns + (-columns % 4 if settings.embeddings.backend == "fused" else 0)
