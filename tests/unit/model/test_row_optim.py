@@ -37,7 +37,7 @@ def test_adam_without_l2_is_torch_sparse_adam() -> None:
     step, reference = optimizer(TableOptimizer("adam")), torch.optim.SparseAdam([theirs], lr=LR)
     for rows, grad in steps(20):
         step.step(mine, rows, grad, LR)
-        theirs.grad = torch.sparse_coo_tensor(rows[None], grad, (ROWS, WIDTH))
+        theirs.grad = torch.sparse_coo_tensor(rows[None], grad, (ROWS, WIDTH), check_invariants=True)
         reference.step()
     torch.testing.assert_close(mine, theirs.detach(), atol=1e-6, rtol=1e-5)
 
