@@ -20,7 +20,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from recnas.baselines.layers import Draws
+from recnas.baselines.layers import Draws, NormKind
 from recnas.config import Settings
 from recnas.data.schema import Schema
 from recnas.model.embeddings import Embeddings
@@ -52,7 +52,7 @@ class DeepSettings(ModelSettings):
 
     hidden: tuple[int, ...] = Field((400, 400, 400), min_length=1)  # widths of the layers
     dropout: float = Field(0.0, ge=0, lt=1)  # after each layer
-    layernorm: bool = False  # before each activation
+    norm: NormKind = "none"  # before each activation of the perceptron
 
 
 class Baseline(nn.Module):

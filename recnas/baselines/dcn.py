@@ -30,7 +30,7 @@ class DCN(Baseline):
         self.cross = nn.Parameter(torch.randn(settings.crosses, n) * spread)  # w_l
         self.bias = nn.Parameter(torch.zeros(settings.crosses, n))  # b_l
         self.head = nn.Parameter(torch.randn(1, n) * spread)
-        self.deep = Mlp(n, settings.hidden, self.draws, settings.dropout, settings.layernorm)
+        self.deep = Mlp(n, settings.hidden, self.draws, settings.dropout, settings.norm)
 
     @property
     def output_bias(self) -> nn.Parameter:

@@ -30,7 +30,7 @@ class DCNv2(Baseline):
             nn.Linear(n, n) if rank is None else nn.Sequential(nn.Linear(n, rank, bias=False), nn.Linear(rank, n))
             for _ in range(settings.crosses)
         )
-        self.deep = Mlp(n, settings.hidden, self.draws, settings.dropout, settings.layernorm)
+        self.deep = Mlp(n, settings.hidden, self.draws, settings.dropout, settings.norm)
         self.head = nn.Linear(n, 1, bias=False) if settings.structure == "parallel" else None
 
     @property

@@ -27,7 +27,7 @@ class DeepFM(Baseline):
             if settings.dense_fields and shape.n_dense
             else None
         )
-        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.layernorm)
+        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.norm)
 
     @property
     def output_bias(self) -> nn.Parameter:

@@ -43,7 +43,7 @@ class FiBiNET(Baseline):
         self.weight = nn.Parameter(torch.randn(*matrices, d, d) / d**0.5)
         self.first = FirstOrder(shape.n_dense)
         width = 2 * len(first) * d + shape.n_dense
-        self.deep = Mlp(width, settings.hidden, self.draws, settings.dropout, settings.layernorm)
+        self.deep = Mlp(width, settings.hidden, self.draws, settings.dropout, settings.norm)
 
     @property
     def output_bias(self) -> nn.Parameter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 
 _STEP_STRIDE = 0x9E3779B97F4A7C15  # odd: consecutive (seed, step) pairs land far apart
 _SEEDS = 2**63
+
+NormKind = Literal["none", "batch", "layer"]
 
 
 class Draws:
@@ -46,8 +49,27 @@ class Dropout(nn.Module):
         return x * kept.mul_(1 / (1 - self.share))
 
 
+class BatchNorm(nn.BatchNorm1d):
+    """As usual, but a training batch of one row, which an epoch may end with, is normalised as in evaluation.
+
+    Its own variance is zero: it would say nothing about the row, and torch refuses it.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and x.shape[0] == 1:
+            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return super().forward(x)
+
+
+def norms(kind: NormKind, widths: Sequence[int]) -> nn.ModuleList | None:
+    """One normalisation per width, or None."""
+    if kind == "none":
+        return None
+    return nn.ModuleList(BatchNorm(width) if kind == "batch" else nn.LayerNorm(width) for width in widths)
+
+
 class Mlp(nn.Module):
-    """Linear, LayerNorm (if asked for), ReLU, dropout, per width in `hidden`; then one logit if `head`."""
+    """Linear, normalisation (if asked for), ReLU, dropout, per width in `hidden`; then one logit if `head`."""
 
     def __init__(
         self,
@@ -55,13 +77,13 @@ class Mlp(nn.Module):
         hidden: Sequence[int],
         draws: Draws,
         dropout: float = 0.0,
-        layernorm: bool = False,
+        norm: NormKind = "none",
         head: bool = True,
     ) -> None:
         super().__init__()
         widths = [width, *hidden]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
-        self.norms = nn.ModuleList(nn.LayerNorm(b) for b in hidden) if layernorm else None
+        self.norms = norms(norm, hidden)
         self.dropout = Dropout(dropout, draws)
         self.out = nn.Linear(widths[-1], 1) if head else None
 

@@ -53,7 +53,7 @@ class MaskNet(Baseline):
             for i in range(settings.blocks)
         )
         width = settings.block_width * (1 if self.serial else settings.blocks)
-        self.deep = Mlp(width, settings.hidden, self.draws, settings.dropout, settings.layernorm)
+        self.deep = Mlp(width, settings.hidden, self.draws, settings.dropout, settings.norm)
 
     @property
     def output_bias(self) -> nn.Parameter:

@@ -22,7 +22,7 @@ class WideDeep(Baseline):
     def __init__(self, shape: InputShape, settings: WideDeepSettings) -> None:
         super().__init__(shape)
         self.wide = FirstOrder(shape.n_dense)
-        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.layernorm)
+        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.norm)
 
     @property
     def output_bias(self) -> nn.Parameter:

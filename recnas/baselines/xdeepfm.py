@@ -91,7 +91,7 @@ class XDeepFM(Baseline):
         self.fields = DenseFields(shape.n_dense, shape.width) if with_dense else None
         self.cin = Cin(shape.n_sparse + shape.n_dense * with_dense, settings.cin)
         self.pool = nn.Linear(sum(self.cin.widths), 1, bias=False)
-        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.layernorm)
+        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.norm)
 
     @property
     def output_bias(self) -> nn.Parameter:
