@@ -20,7 +20,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from recnas.baselines.layers import Norm
+from recnas.baselines.layers import NormKind
 from recnas.config import Settings
 from recnas.data.schema import Schema
 from recnas.model.dropout import Draws
@@ -53,7 +53,7 @@ class DeepSettings(ModelSettings):
 
     hidden: tuple[int, ...] = Field((400, 400, 400), min_length=1)  # widths of the layers
     dropout: float = Field(0.0, ge=0, lt=1)  # after each layer
-    norm: Norm = "none"  # before each activation
+    norm: NormKind = "none"  # before each activation of the perceptron
 
 
 class Baseline(nn.Module):

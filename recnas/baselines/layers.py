@@ -13,7 +13,26 @@ from torch import Tensor, nn
 
 from recnas.model.dropout import Draws, Dropout
 
-Norm = Literal["none", "batch", "layer"]
+NormKind = Literal["none", "batch", "layer"]
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """As usual, but a training batch of one row, which an epoch may end with, is normalised as in evaluation.
+
+    Its own variance is zero: it would say nothing about the row, and torch refuses it.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and x.shape[0] == 1:
+            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return super().forward(x)
+
+
+def norms(kind: NormKind, widths: Sequence[int]) -> nn.ModuleList | None:
+    """One normalisation per width, or None."""
+    if kind == "none":
+        return None
+    return nn.ModuleList(BatchNorm(width) if kind == "batch" else nn.LayerNorm(width) for width in widths)
 
 
 class Mlp(nn.Module):
@@ -25,14 +44,13 @@ class Mlp(nn.Module):
         hidden: Sequence[int],
         draws: Draws,
         dropout: float = 0.0,
-        norm: Norm = "none",
+        norm: NormKind = "none",
         head: bool = True,
     ) -> None:
         super().__init__()
         widths = [width, *hidden]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
-        kind = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}.get(norm)
-        self.norms = nn.ModuleList(kind(b) for b in hidden) if kind is not None else None
+        self.norms = norms(norm, hidden)
         self.dropout = Dropout(dropout, draws)
         self.out = nn.Linear(widths[-1], 1) if head else None
 

@@ -20,16 +20,20 @@ from recnas.baselines.autoint import AutoInt, AutoIntSettings
 from recnas.baselines.base import Baseline, InputShape, ModelSettings
 from recnas.baselines.dcn import DCN, DCNSettings
 from recnas.baselines.dcnv2 import DCNv2, DCNv2Settings
+from recnas.baselines.dcnv3 import DCNv3, DCNv3Settings
 from recnas.baselines.deepfm import DeepFM, DeepFMSettings
 from recnas.baselines.dlrm import DLRM, DLRMSettings
 from recnas.baselines.dnn import DNN, DNNSettings
 from recnas.baselines.fibinet import FiBiNET, FiBiNETSettings
 from recnas.baselines.finalmlp import FinalMLP, FinalMLPSettings
+from recnas.baselines.finalnet import FinalNet, FinalNetSettings
 from recnas.baselines.fm import FM, FMSettings
 from recnas.baselines.fwfm import FwFM, FwFMSettings
+from recnas.baselines.gdcn import GDCN, GDCNSettings
 from recnas.baselines.lr import LR, LRSettings
 from recnas.baselines.masknet import MaskNet, MaskNetSettings
 from recnas.baselines.wide_deep import WideDeep, WideDeepSettings
+from recnas.baselines.wukong import Wukong, WukongSettings
 from recnas.baselines.xdeepfm import XDeepFM, XDeepFMSettings
 from recnas.config import check_settings, nearest
 from recnas.errors import ConfigError
@@ -66,6 +70,15 @@ ZOO: dict[str, Entry] = {
     "fibinet": Entry("FiBiNET", FiBiNET, FiBiNETSettings, {**DEEP, "bilinear": ("all", "each")}),
     "masknet": Entry("MaskNet", MaskNet, MaskNetSettings, {**DEEP, "structure": ("parallel", "serial")}),
     "finalmlp": Entry("FinalMLP", FinalMLP, FinalMLPSettings, {**DEEP, "fusion_heads": (1, 4)}),
+    "finalnet": Entry("FinalNet", FinalNet, FinalNetSettings, {**DEEP, "blocks": (1, 2)}),
+    "gdcn": Entry("GDCN", GDCN, GDCNSettings, {**DEEP, "crosses": (2, 3, 5)}),
+    "dcnv3": Entry(
+        "DCNv3",
+        DCNv3,
+        DCNv3Settings,
+        {"exponential": (1, 2, 4), "linear": (1, 2, 4)},
+    ),
+    "wukong": Entry("Wukong", Wukong, WukongSettings, {**DEEP, "layers": (1, 2, 4), "rank": (4, 8, 16)}),
 }
 ALIASES = {
     "autoint": "autoint+",
@@ -73,6 +86,7 @@ ALIASES = {
     "wide&deep": "wide-deep",
     "mlp": "dnn",
     "dcnv2": "dcn-v2",
+    "dcn-v3": "dcnv3",
 }
 
 

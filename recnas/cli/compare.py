@@ -3,9 +3,10 @@
   recnas compare --data data/criteo --models dlrm deepfm dcn-v2 --seeds 5 --reference dlrm --out runs/cmp
   recnas compare --data data/criteo --models all runs/search:best arch.json --tune 8 --out runs/cmp epochs=1
 
-Models: lr fm fwfm dnn wide-deep deepfm xdeepfm dcn dcn-v2 autoint+ dlrm fibinet masknet finalmlp, sklearn-lr
-and lightgbm (floors), RUN:best (the winner of a search), ARCH.json, or all. The same command continues a run
-that was stopped; more models or seeds may be added to it. Validation chooses, test is only reported.
+Models: lr fm fwfm dnn wide-deep deepfm xdeepfm dcn dcn-v2 autoint+ dlrm fibinet masknet finalmlp finalnet gdcn
+dcnv3 wukong, sklearn-lr and lightgbm (floors), RUN:best (the winner of a search), ARCH.json, or all. The same
+command continues a run that was stopped; more models or seeds may be added to it. Validation chooses, test is
+only reported.
 """
 
 from __future__ import annotations

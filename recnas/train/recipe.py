@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from recnas.baselines.base import DeepSettings
 from recnas.baselines.zoo import get_entry
 from recnas.train.settings import TrainSettings
 
@@ -45,6 +44,6 @@ def with_recipe(settings: TrainSettings, choice: Mapping[str, Any]) -> tuple[Tra
 def model_options(name: str, settings: TrainSettings, choice: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a hand-crafted model under a choice; `settings` has the choice's recipe in it already."""
     _, own = with_recipe(settings, choice)
-    if issubclass(get_entry(name).settings, DeepSettings):
-        return {"dropout": settings.dropout, "norm": settings.norm, **own}
-    return own
+    shared = {"dropout": settings.dropout, "norm": settings.norm}
+    known = get_entry(name).settings.model_fields
+    return {option: value for option, value in shared.items() if option in known} | own

@@ -167,6 +167,77 @@ def finalmlp(p, x, v, w, heads=2):
     return total
 
 
+def linear(p, name, x):
+    bias = p.get(f"{name}.bias")
+    return p[f"{name}.weight"] @ x + (0 if bias is None else bias)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def gdcn(p, x, v, w, stacked=False):
+    start = current = flat(x, v)
+    for k in range(2):
+        gate = sigmoid(linear(p, f"crosses.{k}.gate", current))
+        crossed = linear(p, f"crosses.{k}.cross", current)
+        current = np.array([s * c * g + old for s, c, g, old in zip(start, crossed, gate, current)])
+    if stacked:
+        return mlp(p, "deep", current, 2)
+    return float(p["head.weight"][0] @ current) + dnn(p, x, v, w)
+
+
+def finalnet(p, x, v, w, blocks=2, gated=True):
+    inputs = [flat(x, v), flat(x, v)][:blocks]
+    if gated:
+        gates = [sum(p["gate.weight"][i, j] * v[j] for j in range(len(v))) + p["gate.bias"][i] for i in range(len(v))]
+        inputs[0] = np.concatenate([inputs[0], *(row * gate for row, gate in zip(v, gates))])
+    logits = []
+    for b, current in enumerate(inputs):
+        for k in range(2):
+            both = linear(p, f"blocks.{b}.layers.{k}", current)
+            half = len(both) // 2
+            products = [both[i] * both[half + i] for i in range(half)]
+            current = np.maximum(0, np.concatenate([both[:half], products]))
+        logits.append(float(p[f"heads.{b}.weight"][0] @ current))
+    return sum(logits) / blocks + float(p["bias"][0])
+
+
+def dcnv3(p, x, v, w, exponential=2, linear_layers=3, norm=True):
+    fields = with_dense(p, x, v)
+    half = -(-fields.shape[1] // 2)
+    start = np.concatenate([*(row[:half] for row in fields), *(row[half:] for row in fields)])
+    logits = []
+    for name, layers in (("exponential", exponential), ("linear", linear_layers)):
+        current = start
+        for k in range(layers):
+            layer = f"{name}.layers.{k}."
+            c = p[layer + "weight.weight"] @ current
+            normal = layer_norm(c, p[layer + "norm.weight"], p[layer + "norm.bias"]) if norm else c
+            masked = [a * max(0.0, b) for a, b in zip(c, normal)]
+            factor = np.array([*c, *masked][: len(start)]) + p[layer + "bias"]
+            current = (current if name == "exponential" else start) * factor + current
+        logits.append(float(p[f"{name}.head.weight"][0] @ current))
+    return sum(logits) / 2 + float(p["bias"][0])
+
+
+def wukong(p, x, v, w, layers=2):
+    rows = with_dense(p, x, v)
+    for k in range(layers):
+        layer = f"layers.{k}."
+        gram = np.array([[a @ b for b in rows] for a in rows])  # the whole X X^T, which the model never has
+        products = (gram @ p[layer + "machine.project"]).ravel()
+        normal = layer_norm(products, p[layer + "machine.norm.weight"], p[layer + "machine.norm.bias"])
+        out = linear(p, layer + "machine.out", mlp(p, layer + "machine.deep", normal, 1, head=False))
+        machine = out.reshape(-1, rows.shape[1])
+        compressed = [sum(c * row for c, row in zip(line, rows)) for line in p[layer + "compress.weight"]]
+        new = np.concatenate([machine, compressed])
+        kept = p[layer + "residual.weight"] @ rows if layer + "residual.weight" in p else rows
+        gain, offset = p[layer + "norm.weight"], p[layer + "norm.bias"]
+        rows = np.stack([layer_norm(a + b, gain, offset) for a, b in zip(new, kept, strict=True)])
+    return mlp(p, "deep", rows.ravel(), 2)
+
+
 SMALL = {"hidden": (6, 4)}
 # name: (settings, the computation above)
 GOLDEN = {
@@ -184,4 +255,8 @@ GOLDEN = {
     "fibinet": ({**SMALL, "bilinear": "all"}, fibinet),
     "masknet": ({**SMALL, "blocks": 2, "block_width": 5, "mask_width": 7}, masknet),
     "finalmlp": ({**SMALL, "fusion_heads": 2, "gate_width": 3}, finalmlp),
+    "finalnet": (SMALL, finalnet),
+    "gdcn": ({**SMALL, "crosses": 2}, gdcn),
+    "dcnv3": ({"exponential": 2, "linear": 3}, dcnv3),
+    "wukong": ({**SMALL, "layers": 2, "fm_rows": 4, "linear_rows": 3, "rank": 2, "fm_hidden": (5,)}, wukong),
 }  # fmt: skip

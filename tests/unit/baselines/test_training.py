@@ -21,8 +21,8 @@ WIDTH = 4
 
 def make(data, name: str, steps: int = 12, seed: int = 0) -> Trainer:
     torch.set_num_threads(1)
-    with_dropout = "dropout" in ZOO[name].settings.model_fields
-    settings = {"hidden": (16, 8), "dropout": 0.4} if with_dropout else {}
+    small = {"hidden": (16, 8), "dropout": 0.4}
+    settings = {key: value for key, value in small.items() if key in ZOO[name].settings.model_fields}
     network = build(name, InputShape.of(data.schema, WIDTH), settings, seed)
     tables = build_embeddings(data.schema, width=network.table_width(WIDTH), backend="plain", seed=seed)
     start_tables(tables, network, WIDTH)
@@ -35,7 +35,7 @@ class Stop(Exception):
     pass
 
 
-@pytest.mark.parametrize("name", ["lr", "deepfm", "masknet"])
+@pytest.mark.parametrize("name", ["lr", "deepfm", "masknet", "dcnv3", "finalnet"])
 def test_stopped_and_resumed_equals_undisturbed_with_dropout(criteo_data, tmp_path: Path, name: str):
     whole = make(criteo_data, name)
     whole.run()

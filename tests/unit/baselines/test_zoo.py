@@ -12,7 +12,8 @@ from recnas.baselines.zoo import ALIASES, ZOO, build, check_model_settings
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError
 from recnas.model.embeddings import build_embeddings
-from recnas.train.recipe import LEARNING_RATES
+from recnas.train.recipe import LEARNING_RATES, model_options, recipe_grid, recipe_of
+from recnas.train.settings import TrainSettings
 from tests.unit.baselines import golden
 
 SHAPE = InputShape(n_dense=3, n_sparse=5, width=4)
@@ -86,6 +87,12 @@ def test_masknet_serial():
         ("xdeepfm", {"cin": (3,), "dense_fields": True}),
         ("fibinet", {"bilinear": "interaction", "dense_fields": True, "norm": "layer"}),
         ("autoint+", {"dense_fields": False}),
+        ("autoint+", {"residual": "plain", "scaled": True, "attention_norm": True, "attention_dropout": 0.1}),
+        ("dlrm", {"interaction": "cat", "norm": "batch"}),
+        ("finalmlp", {"hidden": (6,), "fusion_heads": 2, "first_context": 0, "second_context": 2, "norm": "batch"}),
+        ("finalnet", {"hidden": (8, 6), "second": (4,), "norm": "batch"}),
+        ("gdcn", {"structure": "stacked", "norm": "batch"}),
+        ("wukong", {"norm": "batch", "dropout": 0.1}),
         ("fm", {"dense_fields": False}),
     ],
 )
@@ -160,6 +167,18 @@ def test_multiply_adds_by_hand():
     assert count_macs(build("dnn", SHAPE, {"hidden": (6, 4)}), SHAPE) == 23 * 6 + 6 * 4 + 4
     assert count_macs(build("dcn", SHAPE, {"hidden": (6, 4), "crosses": 3}), SHAPE) == 23 * 4 + 166
     assert count_macs(build("dcn-v2", SHAPE, {"hidden": (6, 4), "crosses": 2}), SHAPE) == 2 * 23 * 23 + 23 + 166
+    assert count_macs(build("gdcn", SHAPE, {"hidden": (6, 4), "crosses": 2}), SHAPE) == 4 * 23 * 23 + 23 + 166
+    one_block = {"hidden": (6, 4), "blocks": 1, "field_gate": False}
+    assert count_macs(build("finalnet", SHAPE, one_block), SHAPE) == 166
+    gate, first, second = 5 * 5 * 4, 43 * 6 + 6 * 4 + 4, 166
+    assert count_macs(build("finalnet", SHAPE, {"hidden": (6, 4)}), SHAPE) == gate + first + second
+    # 8 fields of 4 (dense columns are fields): 32 inputs, 16 of them computed by each layer.
+    crosses = {"exponential": 1, "linear": 2}
+    assert count_macs(build("dcnv3", SHAPE, crosses), SHAPE) == 3 * 32 * 16 + 2 * 32
+    settings = {"hidden": (6, 4), "layers": 1, "fm_rows": 4, "linear_rows": 3, "rank": 2, "fm_hidden": (5,)}
+    machine = 2 * 8 * 4 * 2 + 16 * 5 + 5 * 16
+    mixing = 3 * 8 * 4 + 7 * 8 * 4  # compression and residual
+    assert count_macs(build("wukong", SHAPE, settings), SHAPE) == machine + mixing + 28 * 6 + 6 * 4 + 4
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -200,6 +219,20 @@ def test_faults_are_explained():
         build("finalmlp", SHAPE, {"hidden": (6,)})
     with pytest.raises(ConfigError, match="at least 2 maps"):
         build("xdeepfm", SHAPE, {"cin": (1, 4)})
+    with pytest.raises(ConfigError, match="the width 5 has no two halves"):
+        build("finalnet", SHAPE, {"second": (6, 5)})
+    with pytest.raises(ConfigError, match="column 5 cannot be the context of a gate: the data have 5"):
+        build("finalmlp", SHAPE, {"second_context": 5})
+    with pytest.raises(ConfigError, match="norm"):
+        build("dnn", SHAPE, {"norm": "group"})
     with pytest.raises(ConfigError, match="needs categorical columns"):
         build("fm", SHAPE._replace(n_sparse=0))
     assert build("dnn", SHAPE._replace(n_sparse=0))(torch.zeros(2, 3), torch.zeros(2, 0, 4)).shape == (2,)
+
+
+def test_no_model_tunes_what_belongs_to_the_recipe_of_all() -> None:
+    for name, entry in ZOO.items():
+        assert not set(entry.grid) & {"norm", *recipe_grid("adamw")}, name
+        options = model_options(name, TrainSettings(dropout=0.3, norm="batch"), recipe_of(TrainSettings()))
+        assert options.get("dropout", 0.3) == 0.3
+        check_model_settings(name, options)
