@@ -36,6 +36,7 @@ def criteo_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def criteo_data(criteo_file: Path, tmp_path_factory: pytest.TempPathFactory):
     """The same rows, prepared. Read only."""
-    from recnas.data.prepare.prepare import PrepareOptions, prepare
+    from recnas.data.prepare.options import PrepareOptions
+    from recnas.data.prepare.prepare import prepare
 
     return prepare("criteo", [criteo_file], tmp_path_factory.mktemp("prepared") / "criteo", PrepareOptions(min_count=5))

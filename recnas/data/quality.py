@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from recnas.data.raw.dense import DenseSummary
+from recnas.data.raw.serving import TRANSFORMS
 from recnas.data.schema import Schema
 
 FEW_ROWS = 100
@@ -93,11 +94,11 @@ def _repeated(share: float) -> Iterable[DataWarning]:
 def _dense(schema: Schema, summaries: list[DenseSummary]) -> Iterable[DataWarning]:
     for field, summary in zip(schema.dense, summaries):
         known = summary.rows - summary.missing
-        if summary.negative and field.transform == "log1p":
+        if summary.negative and TRANSFORMS[field.transform].drops_sign:
             yield DataWarning(
                 "negative-numbers",
-                f"Column {field.name}: {summary.negative:,} of {known:,} training values are negative, and log1p makes them "
-                "all 0. If they mean something, write in the recipe: transform: none",
+                f"Column {field.name}: {summary.negative:,} of {known:,} training values are negative, and {field.transform} makes "
+                "them all 0. If they mean something, write in the recipe: transform: none",
             )
         if summary.rows and not known:
             yield DataWarning("no-values", f"Column {field.name}: every training row is missing.")

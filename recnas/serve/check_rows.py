@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
@@ -22,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from recnas.data.prepare.chunks import cells_of
 from recnas.data.prepared import PreparedData
+from recnas.data.raw.columns import cells_of
 from recnas.data.raw.encoder import BLOCK_BYTES, RawEncoder, fitted_recipe, vocabulary_file
 from recnas.data.raw.recipe import InputColumn, Recipe
-from recnas.data.raw.serving import DERIVATIONS
+from recnas.data.raw.serving import DERIVATIONS, TRANSFORMS
 from recnas.data.raw.sources import stream_blocks
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField
 
@@ -182,11 +181,7 @@ def _number(field: DenseField, value: float) -> str | None:
         return None
     if field.standardised:
         value = value * (field.std or 1.0) + field.mean
-    if field.transform == "log1p":
-        value = math.expm1(value)
-    elif field.transform == "log-squared" and value > 2:
-        value = math.exp(math.sqrt(value + 0.5))
-    return repr(value)
+    return repr(TRANSFORMS[field.transform].undo(value))
 
 
 def _line(recipe: Recipe, columns: list[str], row: dict[str, str | None], labelled: bool) -> str:

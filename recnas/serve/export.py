@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recnas.data.prepare.prepare import check_folder
+from recnas.data.prepare.folder import check_folder
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.encoder import fitted_recipe
 from recnas.errors import DataError, RunError

@@ -79,7 +79,7 @@ def _dense(column: InputColumn, field: DenseField) -> dict[str, Any]:
     return {
         "name": column.name,
         "source": column.source,
-        "transform": column.transform,  # log1p: log(1 + max(x, 0)); log-squared: floor(log(x)^2) above 2
+        "transform": column.transform,  # the formulas are in rows.py
         "fill": column.fill,  # for a missing cell, after the transform and the standardising
         "missing": list(column.missing),
         # Of the training rows after the transform; applied: the model is given (x - mean) / std.

@@ -11,7 +11,8 @@ import torch
 from sklearn.metrics import log_loss, roc_auc_score
 
 from recnas.cli.main import main
-from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.prepare import prepare
 from recnas.data.synthetic import generate
 from recnas.engines.execution import Execution
 from recnas.errors import RunError

@@ -10,7 +10,8 @@ import pytest
 
 import recnas
 from recnas.cli.main import main
-from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.prepare import prepare
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
 from tests.jobs.search_helpers import as_yaml, small_search

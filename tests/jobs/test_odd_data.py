@@ -17,7 +17,8 @@ import pytest
 
 from recnas.cli.main import main
 from recnas.config import check_settings
-from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.prepare import prepare
 from recnas.engines.execution import Execution
 from recnas.jobs.compare import compare
 from recnas.jobs.search import search

@@ -15,7 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.prepare import prepare
 from recnas.data.prepared import PreparedData
 from recnas.data.synthetic import generate
 

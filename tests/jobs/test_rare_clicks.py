@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from recnas.cli.main import main
-from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.prepare import prepare
 from recnas.jobs.compare import compare
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch

@@ -23,7 +23,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from recnas.baselines.base import InputShape, start_tables
 from recnas.baselines.zoo import build
-from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.prepare import prepare
 from recnas.data.prepared import PreparedData
 from recnas.model.embeddings import build_embeddings
 from recnas.train.evaluate import evaluate

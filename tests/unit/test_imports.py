@@ -56,6 +56,12 @@ def imports_of(path: Path) -> set[str]:
     return found
 
 
+@pytest.mark.parametrize("path", sorted((PACKAGE / "data" / "raw").glob("*.py")), ids=lambda p: p.name)
+def test_the_rules_of_raw_rows_know_nothing_of_preparing(path: Path):
+    """They serve `prepare`, `predict` and exports alike."""
+    assert not [name for name in imports_of(path) if name.startswith("data.prepare.")]
+
+
 def first_line(path: Path) -> str:
     with path.open("rb") as file:
         return file.readline().decode(errors="replace")

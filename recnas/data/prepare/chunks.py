@@ -16,16 +16,11 @@ import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile, write_arrays
 from recnas.data.raw.joins import SideTable
-from recnas.data.raw.labels import LABEL_WORDS
-from recnas.data.raw.lines import BadLine, split_lines
-from recnas.data.raw.parquet import parquet_batches, parquet_reader
-from recnas.data.raw.parse import Chunk, parse_rows, text_reader
+from recnas.data.raw.lines import BadLine
+from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, rows_of_batch
+from recnas.data.raw.parse import Chunk, parse_rows, rows_of_text
 from recnas.data.raw.recipe import InputColumn, Recipe
-from recnas.data.raw.serving import RowError, split_line
-from recnas.data.raw.sources import Source, block_at, check_is_text, stream_blocks
-from recnas.errors import DataError
-
-PARQUET_ROWS = 65_536
+from recnas.data.raw.sources import Source, block_at, stream_blocks
 
 
 class ChunkWriter:
@@ -57,20 +52,13 @@ class ChunkWriter:
         return chunk if chunk.is_whole() else None
 
     def text_block(self, file: int, block: int, text: bytes) -> ArrayFile:
-        if self.recipe.header and block == 0:
-            text = text[text.find(b"\n") + 1 :] if b"\n" in text else b""
-        if not text:
+        rows = rows_of_text(text, block == 0, self.columns, self.recipe, self.inputs)
+        if rows is None:
             return self._write(file, block, _empty_chunk())
-        table = split_lines(text, self.recipe.separator, len(self.columns), self.recipe.quote)
-        read, show = text_reader(table, self.columns, self.recipe, self.inputs)
-        chunk = parse_rows(self.recipe, self.inputs, table.line, table.lines, read, show, self.sides)
-        chunk.bad = sorted(chunk.bad + table.bad, key=lambda fault: fault.line)
-        return self._write(file, block, chunk)
+        return self._write(file, block, parse_rows(self.recipe, self.inputs, rows, self.sides))
 
     def parquet_batch(self, file: int, block: int, batch: Any) -> ArrayFile:
-        read, show = parquet_reader(batch)
-        rows = np.arange(batch.num_rows)
-        return self._write(file, block, parse_rows(self.recipe, self.inputs, rows, len(rows), read, show, self.sides))
+        return self._write(file, block, parse_rows(self.recipe, self.inputs, rows_of_batch(batch), self.sides))
 
     def _write(self, file: int, block: int, chunk: Chunk) -> ArrayFile:
         arrays: dict[str, np.ndarray] = {"label": chunk.label}
@@ -167,73 +155,3 @@ def _in_order(pool: ThreadPoolExecutor, jobs: Iterator[Job], ahead: int) -> Iter
         for future, _ in waiting:
             future.cancel()
         wait([future for future, _ in waiting])
-
-
-def resolve_columns(recipe: Recipe, source: Source) -> tuple[str, ...]:
-    """The raw columns of a text file in order, checked against its first line."""
-    check_is_text(source)
-    first = _first_line(source)
-    cells = cells_of(first.decode("utf-8", "replace"), recipe)
-    if not recipe.header:
-        _check_first_row(recipe, source, cells)
-        return recipe.columns
-    if recipe.columns and tuple(cells) != recipe.columns:
-        raise DataError(
-            f"{source.path} line 1: the header is not the one of {recipe.name}. Expected "
-            f"{', '.join(recipe.columns[:6])}, ...; found {', '.join(cells[:6])}{', ...' if len(cells) > 6 else ''}.",
-            _other_recipe_hint(first, recipe)
-            or "Check that --raw names the right file; a missing header line must be put back.",
-        )
-    absent = [name for name in recipe.sources() if name not in cells]
-    if absent:
-        raise DataError(
-            f"{source.path} line 1: the header has no column {', '.join(absent)}; it has {', '.join(cells)}.",
-            "Correct the column names or the separator in the recipe.",
-        )
-    return tuple(cells)
-
-
-def _check_first_row(recipe: Recipe, source: Source, cells: list[str]) -> None:
-    expected = len(recipe.columns)
-    label = cells[recipe.columns.index(recipe.label.column)] if len(cells) == expected else ""
-    if len(cells) == expected and any(c.isalpha() for c in label) and label.lower() not in LABEL_WORDS:
-        raise DataError(
-            f"{source.path} line 1: the label column {recipe.label.column!r} holds {label!r}: this looks like a header, and {recipe.name} files have none.",
-            f"Remove the first line: tail -n +2 {source.path} > without-header",
-        )
-    hint = _other_recipe_hint(_first_line(source), recipe)
-    if len(cells) != expected and hint:
-        raise DataError(
-            f"{source.path} line 1 has {len(cells)} fields separated by {recipe.separator!r}; {recipe.name} has {expected}.",
-            hint,
-        )
-
-
-def _other_recipe_hint(line: bytes, recipe: Recipe) -> str | None:
-    """Which shipped recipe a first line would fit, when it is not this one."""
-    from recnas.data.raw.recipe import load_recipe, shipped_recipes
-
-    for name in shipped_recipes():
-        other = load_recipe(name)
-        if name == recipe.name or other.format != "text" or not other.columns:
-            continue
-        cells = cells_of(line.decode("utf-8", "replace"), other)
-        if len(cells) == len(other.columns) and (not other.header or tuple(cells) == other.columns):
-            return f"It looks like a {name} file: recnas prepare {name} --raw ..."
-    return None
-
-
-def cells_of(line: str, recipe: Recipe) -> list[str]:
-    """The cells of a first line, which may be anything."""
-    line = line.rstrip("\r\n")
-    try:
-        return split_line(line, recipe.separator, recipe.quote)
-    except RowError:
-        return line.split(recipe.separator)
-
-
-def _first_line(source: Source) -> bytes:
-    for block in stream_blocks(source, 1):
-        if block:
-            return block
-    raise DataError(f"{source.path} is empty.", "Was the download or copy cut short? Fetch it again.")

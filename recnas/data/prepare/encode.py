@@ -20,8 +20,8 @@ import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile, crc32
 from recnas.data.prepare.split import SPLITS, TRAIN
-from recnas.data.prepare.vocabulary import IdTable
-from recnas.data.raw.dense import model_values
+from recnas.data.raw.id_table import IdTable
+from recnas.data.raw.inputs import dense_inputs, id_inputs
 from recnas.data.schema import MISSING_ID, UNKNOWN_ID, DenseField
 
 ARRAYS = {"dense": "dense.f32", "ids": "ids.i32", "label": "label.i8"}
@@ -73,16 +73,13 @@ class Encoder:
         """
         n = len(split)
         label = chunk.read("label")[:n].view(np.int8)
-        dense = np.empty((n, len(self.dense)), dtype=np.float32)
-        for i, field in enumerate(self.dense):
-            dense[:, i] = model_values(chunk.read(f"dense:{field.name}")[:n], field)
-        ids = np.empty((n, len(self.tables)), dtype=np.int32)
-        for j, (name, table) in enumerate(self.tables.items()):
-            column = table.look_up(chunk.read(f"key:{name}")[:n])
-            missing = read_missing(chunk, name, n)
-            if missing is not None:
-                column[missing] = MISSING_ID
-            ids[:, j] = column
+        dense = dense_inputs(n, self.dense, lambda name: chunk.read(f"dense:{name}")[:n])
+        ids = id_inputs(
+            n,
+            self.tables,
+            keys=lambda name: chunk.read(f"key:{name}")[:n],
+            missing=lambda name: read_missing(chunk, name, n),
+        )
         order = np.argsort(split, kind="stable")
         counts: list[int] = np.bincount(split, minlength=len(SPLITS)).tolist()
         arrays: dict[str, np.ndarray] = {"dense": dense[order], "ids": ids[order], "label": label[order]}

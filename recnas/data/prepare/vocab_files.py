@@ -38,11 +38,6 @@ def write_vocabulary(
     pq.write_table(table, path, compression="zstd")
 
 
-def read_keys(path: Path) -> np.ndarray:
-    """Keys in id order, for `IdTable`."""
-    return pq.read_table(path, columns=["key"]).column("key").to_numpy()
-
-
 def vocabulary_digest(path: Path) -> str:
     """A checksum of the values in id order; the bytes of a Parquet file depend on the version of its writer."""
     lengths, text = hashlib.sha256(), hashlib.sha256()

@@ -2,7 +2,7 @@
 
     raw number -> transform -> (standardise) -> float32; a missing cell becomes `fill` at the end
 
-Between parsing and encoding a missing cell is NaN, and a negative number that log1p made 0 is -0.0: so both
+Between parsing and encoding a missing cell is NaN, and a negative number that a transform made 0 is -0.0: so both
 can be counted on the training rows without a mask beside the numbers.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from recnas.data.raw.recipe import InputColumn
+from recnas.data.raw.serving import TRANSFORMS
 from recnas.data.schema import DenseField
 
 BLOCK_ROWS = 65_536
@@ -25,14 +26,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 def transformed(values: np.ndarray, missing: np.ndarray, column: InputColumn) -> tuple[np.ndarray, np.ndarray]:
     """The transform alone, NaN where missing; and which values no 32-bit float can hold."""
-    if column.transform == "log1p":
-        out = np.where(values < 0, -0.0, np.log1p(np.maximum(values, 0.0) + 0.0))
-    elif column.transform == "log-squared":
-        # The Criteo contest winners' binning, as FuxiCTR applies it: floor(ln(x)^2) above 2.
-        out = np.where(values > 2, np.floor(np.log(np.maximum(values, 1.0)) ** 2), values)
-    else:
-        out = values
-    out = np.where(missing, np.nan, out)
+    out = np.where(missing, np.nan, TRANSFORMS[column.transform].column(np, values))
     too_large = np.abs(out) > _LARGEST
     if column.standardise is False:
         # Some counts exceed 2^24, where float32 starts to round; that is meant.
@@ -57,7 +51,7 @@ class DenseSummary:
 
     rows: int
     missing: int
-    negative: int  # made 0 by log1p
+    negative: int  # made 0 by the transform
     min: float | None
     mean: float
     max: float | None

@@ -15,20 +15,18 @@ from pathlib import Path
 import numpy as np
 
 from recnas.config import check_settings
-from recnas.data.prepare.chunks import PARQUET_ROWS, cells_of, resolve_columns
-from recnas.data.prepare.vocab_files import read_keys
-from recnas.data.prepare.vocabulary import IdTable
 from recnas.data.prepared import PreparedData
-from recnas.data.raw.dense import model_values
-from recnas.data.raw.joins import SideTable, load_side_table
+from recnas.data.raw.columns import cells_of, resolve_columns
+from recnas.data.raw.id_table import read_id_table
+from recnas.data.raw.inputs import dense_inputs, id_inputs
+from recnas.data.raw.joins import side_tables
 from recnas.data.raw.labels import clicks_of
-from recnas.data.raw.lines import BadLine, split_lines
-from recnas.data.raw.parquet import parquet_batches, parquet_columns, parquet_reader
-from recnas.data.raw.parse import Chunk, ReadColumn, ShowCell, parse_rows, text_reader
+from recnas.data.raw.lines import BadLine
+from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, parquet_columns, rows_of_batch
+from recnas.data.raw.parse import RawRows, parse_rows, rows_of_text
 from recnas.data.raw.recipe import InputColumn, Label, Recipe
 from recnas.data.raw.sources import Source, check_is_text, find_sources, sha256_file, stream_blocks
 from recnas.data.raw.typed import Typed
-from recnas.data.schema import MISSING_ID
 from recnas.errors import DataError
 
 BLOCK_BYTES = 4 << 20  # of text held at a time
@@ -79,10 +77,10 @@ class RawEncoder:
         self.recipe = recipe.model_copy(update={"time": None})
         self.sources = find_sources([Path(path) for path in raw])
         self.columns = [self._columns(source) for source in self.sources]
-        self.sides = _side_tables(recipe, self.sources[0].path.parent, side)
+        self.sides = side_tables(recipe, self.sources[0].path.parent, side)
         self.dense = data.schema.dense
         self.tables = {
-            column.name: IdTable(read_keys(vocabulary_file(data, column.name)))
+            column.name: read_id_table(vocabulary_file(data, column.name))
             for column in self.inputs
             if not column.is_dense
         }
@@ -104,67 +102,39 @@ class RawEncoder:
                 yield from self._text(source, columns)
 
     def _text(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
-        recipe = self.recipe
         for number, text in enumerate(stream_blocks(source, BLOCK_BYTES)):
-            size = len(text)
-            if recipe.header and number == 0:
-                text = text[text.find(b"\n") + 1 :] if b"\n" in text else b""
-            if text:
-                table = split_lines(text, recipe.separator, len(columns), recipe.quote)
-                read, show = text_reader(table, columns, recipe, self.inputs)
-                yield self._encode(columns, table.line, table.lines, read, show, table.bad, size)
+            rows = rows_of_text(text, number == 0, columns, self.recipe, self.inputs)
+            if rows is not None:
+                yield self._encode(columns, rows, len(text))
 
     def _parquet(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
         needed = [name for name in self._needed() if name in columns]
         for batch in parquet_batches(source, needed, PARQUET_ROWS):
-            read, show = parquet_reader(batch)
-            rows = np.arange(batch.num_rows)
-            yield self._encode(columns, rows, len(rows), read, show, [], batch.nbytes)
+            yield self._encode(columns, rows_of_batch(batch), batch.nbytes)
 
-    def _encode(
-        self,
-        columns: tuple[str, ...],
-        rows: np.ndarray,
-        lines: int,
-        read: ReadColumn,
-        show: ShowCell,
-        bad: list[BadLine],
-        size: int,
-    ) -> EncodedRows:
+    def _encode(self, columns: tuple[str, ...], rows: RawRows, size: int) -> EncodedRows:
         rule = self.recipe.label
-        absent = Typed(np.zeros(len(rows)), np.zeros(len(rows), bool), np.zeros(len(rows), bool))
+        n = len(rows.line)
+        absent = Typed(np.zeros(n), np.zeros(n, bool), np.zeros(n, bool))
 
         def read_input(name: str, kind: str, column: InputColumn | None) -> Typed:
-            return absent if column is None else read(name, kind, column)  # None: the label
+            return absent if column is None else rows.read(name, kind, column)  # None: the label
 
-        chunk = parse_rows(self.recipe, self.inputs, rows, lines, read_input, show, self.sides)
+        chunk = parse_rows(self.recipe, self.inputs, rows._replace(read=read_input), self.sides)
         label = None
         if rule.column in columns:
-            typed = read(rule.column, "label" if rule.at_least is None else "number", None)
-            label = _label(rule, typed)[np.searchsorted(rows, chunk.line)]
+            typed = rows.read(rule.column, "label" if rule.at_least is None else "number", None)
+            label = _label(rule, typed)[np.searchsorted(rows.line, chunk.line)]
+        kept = len(chunk.line)
         return EncodedRows(
-            lines=lines,
+            lines=rows.lines,
             line=chunk.line,
-            dense=self._dense(chunk),
-            ids=self._ids(chunk),
+            dense=dense_inputs(kept, self.dense, chunk.dense.__getitem__),
+            ids=id_inputs(kept, self.tables, chunk.keys.__getitem__, chunk.missing.get).astype(np.int64),
             label=label,
-            bad=sorted(chunk.bad + bad, key=lambda fault: fault.line),
+            bad=chunk.bad,
             bytes=size,
         )
-
-    def _dense(self, chunk: Chunk) -> np.ndarray:
-        dense = np.empty((len(chunk.line), len(self.dense)), dtype=np.float32)
-        for i, field in enumerate(self.dense):
-            dense[:, i] = model_values(chunk.dense[field.name], field)
-        return dense
-
-    def _ids(self, chunk: Chunk) -> np.ndarray:
-        ids = np.empty((len(chunk.line), len(self.tables)), dtype=np.int64)
-        for j, (name, table) in enumerate(self.tables.items()):
-            ids[:, j] = table.look_up(chunk.keys[name])
-            if name in chunk.missing:
-                ids[chunk.missing[name], j] = MISSING_ID
-        return ids
 
     def _needed(self) -> list[str]:
         """Raw columns that are read, the label included."""
@@ -232,17 +202,3 @@ def _label(rule: Label, typed: Typed) -> np.ndarray:
     """Clicks as 0 and 1, by the rule that `prepare` applies; NaN for what it would reject."""
     clicks, bad = clicks_of(rule, typed.values, typed.bad)
     return np.where(bad | typed.missing, np.nan, clicks).astype(np.float32)
-
-
-def _side_tables(recipe: Recipe, beside: Path, given: tuple[str, ...]) -> dict[str, SideTable]:
-    tables = {}
-    for join in recipe.joins:
-        named = [Path(path) for path in given if Path(path).name.startswith(join.file.split(".")[0])]
-        path = named[0] if named else beside / join.file
-        if not path.exists():
-            raise DataError(
-                f"{recipe.name} looks up {', '.join(join.columns)} in {join.file}, which is not at {path}.",
-                f"Put it beside the raw file, or name it: --side path/to/{join.file}",
-            )
-        tables[join.file] = load_side_table(join, path, recipe.separator)
-    return tables

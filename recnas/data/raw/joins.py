@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from recnas.data.raw.lines import split_lines
-from recnas.data.raw.recipe import Join
+from recnas.data.raw.recipe import Join, Recipe
 from recnas.data.raw.sources import find_sources, stream_blocks
 from recnas.data.raw.text_columns import parse_integers
 from recnas.errors import DataError
@@ -64,3 +65,18 @@ def load_side_table(join: Join, path: Path, separator: str, block_bytes: int = 8
         twice = int(all_keys[:-1][all_keys[1:] == all_keys[:-1]][0])
         raise DataError(f"{path} has the key {twice} more than once.", "Each key must stand on one line.")
     return SideTable(all_keys, [np.concatenate(store)[order] if store else np.zeros(0, np.int16) for store in columns])
+
+
+def side_tables(recipe: Recipe, beside: Path, given: Sequence[str]) -> dict[str, SideTable]:
+    """By file name: those `given` by path, else those in the folder `beside`."""
+    tables = {}
+    for join in recipe.joins:
+        named = [Path(path) for path in given if Path(path).name.startswith(join.file.split(".")[0])]
+        path = named[0] if named else beside / join.file
+        if not path.exists():
+            raise DataError(
+                f"{recipe.name} looks up {', '.join(join.columns)} in {join.file}, which is not at {path}.",
+                f"Put it beside the raw file, or name it: --side path/to/{join.file}",
+            )
+        tables[join.file] = load_side_table(join, path, recipe.separator)
+    return tables

@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from recnas.data.raw.parse import ReadColumn, ShowCell
+from recnas.data.raw.parse import RawRows
 from recnas.data.raw.recipe import InputColumn
 from recnas.data.raw.sources import Source
 from recnas.data.raw.text_columns import PAD, Cells, string_keys
 from recnas.data.raw.typed import Typed, missing_values, string_key, typed_cells
 from recnas.errors import DataError
+
+PARQUET_ROWS = 65_536  # read at a time
 
 
 def parquet_columns(source: Source) -> tuple[str, ...]:
@@ -58,8 +60,8 @@ def _open(source: Source) -> pq.ParquetFile:
         raise DataError(f"{source.path} is damaged: {error}.", "Write it again.") from None
 
 
-def parquet_reader(batch: pa.RecordBatch) -> tuple[ReadColumn, ShowCell]:
-    """Read columns of one batch by name, with the masks that text columns have."""
+def rows_of_batch(batch: pa.RecordBatch) -> RawRows:
+    """The rows of one batch; columns are read by name, with the masks that text columns have."""
 
     def read(name: str, kind: str, column: InputColumn | None) -> Typed:
         array = batch.column(name)
@@ -85,7 +87,7 @@ def parquet_reader(batch: pa.RecordBatch) -> tuple[ReadColumn, ShowCell]:
     def show(name: str, row: int) -> str:
         return str(batch.column(name)[row].as_py())[:100]
 
-    return read, show
+    return RawRows(np.arange(batch.num_rows), batch.num_rows, read, show, [])
 
 
 def _is_text(kind: pa.DataType) -> bool:

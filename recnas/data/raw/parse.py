@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from recnas.data.raw.dense import transformed
 from recnas.data.raw.joins import SideTable
 from recnas.data.raw.labels import clicks_of
-from recnas.data.raw.lines import BadLine, LineTable
+from recnas.data.raw.lines import BadLine, LineTable, split_lines
 from recnas.data.raw.recipe import InputColumn, Recipe
 from recnas.data.raw.text_columns import Cells, StringKeys
 from recnas.data.raw.typed import PARSERS, Typed, cut_suffix, typed_cells, with_words
@@ -49,10 +50,32 @@ class Chunk:
     not_clicks: tuple[int, ...] = ()  # which of 0 and -1 stand for "no click"
 
 
+class RawRows(NamedTuple):
+    """Rows of a block as they can be read: which of its `lines` they are, and those that have no cells."""
+
+    line: np.ndarray
+    lines: int
+    read: ReadColumn
+    show: ShowCell
+    bad: list[BadLine]
+
+
+def rows_of_text(
+    text: bytes, first: bool, columns: tuple[str, ...], recipe: Recipe, inputs: list[InputColumn]
+) -> RawRows | None:
+    """The rows of a block of text, the `first` one perhaps with a header; None if there are none."""
+    if recipe.header and first:
+        text = text[text.find(b"\n") + 1 :] if b"\n" in text else b""
+    if not text:
+        return None
+    table = split_lines(text, recipe.separator, len(columns), recipe.quote)
+    return RawRows(table.line, table.lines, *_text_reader(table, columns, recipe, inputs), table.bad)
+
+
 _TILE_CELLS = 24_576  # cells parsed at a time: their words stay in the second-level cache
 
 
-def text_reader(
+def _text_reader(
     table: LineTable, names: tuple[str, ...], recipe: Recipe, inputs: list[InputColumn]
 ) -> tuple[ReadColumn, ShowCell]:
     """Read columns of a block of text by name.
@@ -115,14 +138,11 @@ def _parse_group(
 def parse_rows(
     recipe: Recipe,
     inputs: list[InputColumn],
-    rows: np.ndarray,
-    lines: int,
-    read: ReadColumn,
-    show: ShowCell,
+    rows: RawRows,
     sides: dict[str, SideTable],
 ) -> Chunk:
-    """Parse the label and every input of `rows` (their numbers within a block of `lines` rows)."""
-    n = len(rows)
+    """Parse the label and every input of `rows`."""
+    read = rows.read
     reasons: dict[int, tuple[str, str]] = {}  # row -> (column, reason), the first fault of each row
 
     def note(bad: np.ndarray, column: str, reason: str) -> None:
@@ -135,7 +155,7 @@ def parse_rows(
     note(label.missing, recipe.label.column, "the label is empty")
     clicks, no_label = clicks_of(recipe.label, label.values, label.bad)
     note(no_label, recipe.label.column, recipe.label.fault)
-    chunk = Chunk(lines=lines, line=rows, label=clicks)
+    chunk = Chunk(lines=rows.lines, line=rows.line, label=clicks)
     read_well = ~(label.missing | no_label)
     if recipe.label.at_least is None:
         chunk.not_clicks = tuple(v for v in (0, -1) if bool((read_well & (label.values == v)).any()))
@@ -164,10 +184,11 @@ def parse_rows(
             chunk.missing[column.name] = missing
     if reasons:
         for row, (name, reason) in sorted(reasons.items()):
-            chunk.bad.append(BadLine(int(rows[row]), name, reason, show(name, row)))
-        keep = np.ones(n, dtype=bool)
+            chunk.bad.append(BadLine(int(rows.line[row]), name, reason, rows.show(name, row)))
+        keep = np.ones(len(rows.line), dtype=bool)
         keep[list(reasons)] = False
         _keep_rows(chunk, keep)
+    chunk.bad = sorted(chunk.bad + rows.bad, key=lambda fault: fault.line)
     return chunk
 
 

@@ -15,16 +15,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from recnas.config import Settings, check_settings, nearest, read_yaml
+from recnas.data.raw.serving import TRANSFORMS
 from recnas.errors import ConfigError
 from recnas.resources import resource_dir
 
 SparseKind = Literal["hex", "int", "string"]
-Transform = Literal["log1p", "none", "log-squared"]
+if TYPE_CHECKING:
+    Transform = str
+else:
+    Transform = Literal[tuple(TRANSFORMS)]
 # Subtract the mean and divide by the standard deviation of the training rows; auto: if they are not of the size of one.
 Standardise = Literal["auto"] | bool
 # What a derived column makes of its source, an integer YYMMDDHH.

@@ -30,7 +30,7 @@ import re
 from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 LARGEST = 3.4028234663852886e38  # of a 32-bit float
 _INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
@@ -103,10 +103,29 @@ def _day_and_hour(value: str) -> date | None:
     return date(2000 + year, month, 1) + timedelta(day - 1)
 
 
-TRANSFORMS: dict[str, Callable[[float], float]] = {
-    "none": lambda x: x,
-    "log1p": lambda x: math.log1p(max(x, 0.0)),
-    "log-squared": lambda x: float(math.floor(math.log(x) ** 2)) if x > 2 else x,
+class Transform(NamedTuple):
+    """What is made of a number before it is standardised: of one, and of a whole column at once."""
+
+    number: Callable[[float], float]
+    column: Callable[[Any, Any], Any]  # (numpy, float64 values): the same, without a call per number
+    undo: Callable[[float], float]  # a number that the transform makes this one of
+    drops_sign: bool = False  # negative numbers become 0; `column` makes them -0.0, so that they can be counted
+
+
+TRANSFORMS = {
+    "log1p": Transform(
+        lambda x: math.log1p(max(x, 0.0)),
+        lambda np, x: np.where(x < 0, -0.0, np.log1p(np.maximum(x, 0.0) + 0.0)),
+        math.expm1,
+        drops_sign=True,
+    ),
+    "none": Transform(lambda x: x, lambda np, x: x, lambda y: y),
+    # The Criteo contest winners' binning, as FuxiCTR applies it: floor(ln(x)^2) above 2.
+    "log-squared": Transform(
+        lambda x: float(math.floor(math.log(x) ** 2)) if x > 2 else x,
+        lambda np, x: np.where(x > 2, np.floor(np.log(np.maximum(x, 1.0)) ** 2), x),
+        lambda y: math.exp(math.sqrt(y + 0.5)) if y > 2 else y,
+    ),
 }
 KINDS: dict[str, tuple[Callable[[str], str | None], str]] = {
     "hex": (hexadecimal_of, "hexadecimal"),
@@ -263,7 +282,7 @@ class RowReader:
             raise RowError(f"column {column['source']}: not a number ({cell[:80]!r})")
         if any(value == number_of(text) for text in column["missing"]):
             return column["fill"]
-        value = TRANSFORMS[column["transform"]](value)
+        value = TRANSFORMS[column["transform"]].number(value)
         if abs(value) > LARGEST:
             raise RowError(f"column {column['source']}: too large for a 32-bit number ({cell[:80]!r})")
         statistics = column["statistics"]

@@ -97,7 +97,8 @@ def test_drop_last_and_first_rows_only(criteo_data: PreparedData):
 
 
 def test_no_dense_columns(tmp_path):
-    from recnas.data.prepare.prepare import PrepareOptions, prepare
+    from recnas.data.prepare.options import PrepareOptions
+    from recnas.data.prepare.prepare import prepare
 
     (tmp_path / "u.data").write_text("".join(f"{k % 9}\t{k % 5}\t{k % 5 + 1}\t{k}\n" for k in range(400)))
     data = prepare("movielens", [tmp_path / "u.data"], tmp_path / "d", PrepareOptions(min_count=1))
@@ -113,7 +114,8 @@ def test_writing_into_a_batch_does_not_reach_the_file(criteo_data: PreparedData)
 
 
 def test_bad_arguments(criteo_data: PreparedData, tmp_path):
-    from recnas.data.prepare.prepare import PrepareOptions, prepare
+    from recnas.data.prepare.options import PrepareOptions
+    from recnas.data.prepare.prepare import prepare
 
     with pytest.raises(ConfigError, match="rank below world"):
         BatchLoader(criteo_data, "train", 10, rank=2, world=2)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from recnas.cli.main import main
 from recnas.data import quality
-from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.prepare import prepare
 from recnas.data.prepared import PreparedData
 from recnas.data.quality import DataWarning, repeated_share
 from recnas.data.synthetic import generate

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from recnas.cli.main import main
-from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.prepare import prepare
 from recnas.data.raw import serving
 from recnas.data.raw.encoder import RawEncoder
 from recnas.data.synthetic import generate

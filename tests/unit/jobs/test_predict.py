@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from recnas.cli.main import main
-from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.prepare import prepare
 from recnas.data.prepare.split import SPLITS, RowsOfChunk, assign_split
 from recnas.data.prepared import PreparedData
 from recnas.data.raw import encoder as raw_encoder

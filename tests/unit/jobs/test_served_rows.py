@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.prepare import prepare
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.encoder import RawEncoder
 from recnas.data.raw.serving import RowReader, Vocabularies

@@ -30,11 +30,11 @@ import pyarrow.parquet as pq
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import ChunkWriter
 from recnas.data.prepare.encode import ARRAYS
-from recnas.data.prepare.prepare import Preparation, State, check_train_rows
 from recnas.data.prepare.spark.session import first_task, spark_session
 from recnas.data.prepare.spark.split import ChunkRef, SplitRule
 from recnas.data.prepare.spark.tasks import COUNT_SCHEMA, Count, Encode, Look, Parse, Unit, answered
 from recnas.data.prepare.split import SPLITS, TRAIN
+from recnas.data.prepare.stages import Preparation, State, check_train_rows
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.dense import fields_of
 from recnas.data.raw.recipe import InputColumn

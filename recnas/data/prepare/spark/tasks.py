@@ -26,8 +26,8 @@ from recnas.data.prepare.chunks import ChunkWriter, block_jobs
 from recnas.data.prepare.encode import Encoder, SplitFiles, keys_to_count
 from recnas.data.prepare.spark.split import ChunkRef, SplitRule
 from recnas.data.prepare.split import SPLITS
-from recnas.data.prepare.vocab_files import read_keys
-from recnas.data.prepare.vocabulary import IdTable, count_keys
+from recnas.data.prepare.vocabulary import count_keys
+from recnas.data.raw.id_table import IdTable, read_id_table
 from recnas.data.raw.sources import Source, block_at
 from recnas.data.schema import DenseField
 from recnas.errors import RecnasError
@@ -171,5 +171,5 @@ class Encode:
     def _tables(self) -> dict[str, IdTable]:
         if self.job not in _opened:
             _opened.clear()
-            _opened[self.job] = {name: IdTable(read_keys(self.vocab / f"{name}.parquet")) for name in self.sparse}
+            _opened[self.job] = {name: read_id_table(self.vocab / f"{name}.parquet") for name in self.sparse}
         return _opened[self.job]

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.prepare import prepare
 from recnas.data.raw.recipe import load_recipe, shipped_recipes
 from recnas.errors import RecnasError
 

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from recnas.cli.main import main
-from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.prepare import prepare
 from recnas.data.raw.recipe import load_recipe
 from recnas.errors import ConfigError, DataError
 

@@ -11,8 +11,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from recnas.data.prepare import prepare as prepare_module
-from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare import folder, stages
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.prepare import prepare
 from recnas.data.prepare.split import row_hash
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError, DataError, RunError
@@ -122,7 +123,7 @@ def test_an_unfinished_folder_with_other_options_is_refused(criteo_file: Path, t
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(prepare_module, "assign_split", stop)
+    monkeypatch.setattr(stages, "assign_split", stop)
     with pytest.raises(KeyboardInterrupt):
         prepare("criteo", [criteo_file], tmp_path / "d")
     monkeypatch.undo()
@@ -139,7 +140,7 @@ def test_damaged_pieces_of_an_earlier_attempt_are_made_again(criteo_file: Path, 
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(prepare_module.Finisher, "run", stop)
+    monkeypatch.setattr(stages.Finisher, "run", stop)
     with pytest.raises(KeyboardInterrupt):
         prepare("criteo", [criteo_file], tmp_path / "d", memory=256 << 20)
     monkeypatch.undo()
@@ -179,7 +180,7 @@ def test_a_full_disk_says_so_and_the_same_command_continues(criteo_file: Path, t
 def test_a_disk_that_is_too_small_is_told_before_the_work(criteo_file: Path, tmp_path: Path, monkeypatch):
     from collections import namedtuple
 
-    monkeypatch.setattr(prepare_module.shutil, "disk_usage", lambda _: namedtuple("U", "free")(1000))
+    monkeypatch.setattr(folder.shutil, "disk_usage", lambda _: namedtuple("U", "free")(1000))
     with pytest.raises(DataError, match="are free"):
         prepare("criteo", [criteo_file], tmp_path / "d")
 

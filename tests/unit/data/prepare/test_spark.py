@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from recnas.data.prepare import prepare as prepare_module
+from recnas.data.prepare import stages
 from recnas.data.prepare.chunks import ChunkWriter
-from recnas.data.prepare.prepare import PrepareOptions, prepare
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.prepare import prepare
 from recnas.data.prepare.spark import session as session_module
 from recnas.data.prepare.spark.session import check_master, first_task
 from recnas.data.prepared import PreparedData
@@ -64,15 +65,15 @@ class DiesOnce(ChunkWriter):
 @needs_java
 def test_criteo_with_a_killed_worker(spark, criteo_file: Path, criteo_data: PreparedData, tmp_path: Path, monkeypatch):
     seen: list[int] = []
-    finish = prepare_module.Preparation._finish
+    finish = stages.Preparation._finish
 
     def look(self, *args):
         seen.append(int((self.work / "chunks" / "killed").read_text()))
         seen.append(len(list((self.work / "parts").iterdir())))
         return finish(self, *args)
 
-    monkeypatch.setattr(prepare_module, "ChunkWriter", DiesOnce)
-    monkeypatch.setattr(prepare_module.Preparation, "_finish", look)
+    monkeypatch.setattr(stages, "ChunkWriter", DiesOnce)
+    monkeypatch.setattr(stages.Preparation, "_finish", look)
     monkeypatch.chdir(tmp_path)  # a relative --out must reach workers that are elsewhere
     found = prepare("criteo", [criteo_file], "d", PrepareOptions(min_count=5), memory=SMALL, engine="spark")
     assert not Path(f"/proc/{seen[0]}").exists()
@@ -89,7 +90,7 @@ class AlwaysDies(ChunkWriter):
 @needs_java
 def test_a_block_that_always_kills_its_worker_ends_in_a_sentence(spark, tmp_path: Path, monkeypatch):
     generate("criteo", 200, 1, tmp_path / "c.tsv")
-    monkeypatch.setattr(prepare_module, "ChunkWriter", AlwaysDies)
+    monkeypatch.setattr(stages, "ChunkWriter", AlwaysDies)
     with pytest.raises(RunError, match="Spark gave up: ") as caught:
         prepare("criteo", [tmp_path / "c.tsv"], tmp_path / "d", engine="spark")
     assert len(str(caught.value).splitlines()) == 2

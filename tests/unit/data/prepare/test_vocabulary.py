@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recnas.data.prepare.vocabulary import IdTable, count_keys, keep_frequent
+from recnas.data.prepare.vocabulary import count_keys, keep_frequent
+from recnas.data.raw.id_table import IdTable
 
 
 @pytest.mark.parametrize("memory", [10**9, 20_000, 500])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from recnas.data.raw import dense
 from recnas.data.raw.dense import model_values, summarise
+from recnas.data.raw.serving import TRANSFORMS
 from recnas.data.schema import DenseField
 
 
@@ -38,3 +39,15 @@ def test_statistics_do_not_depend_on_how_rows_are_cut(sizes: list[int], seed: in
 def test_a_constant_column_can_be_standardised():
     field = DenseField("x", "none", mean=50.0, std=0.0, standardised=True, fill=2.0)
     assert model_values(np.array([50.0, np.nan]), field).tolist() == [0.0, 2.0]
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_transform_of_a_column_is_that_of_its_numbers_and_can_be_undone(name: str):
+    """What `prepare` computes, what an export computes, and the raw numbers that an export is checked with."""
+    transform = TRANSFORMS[name]
+    raw = np.concatenate([np.random.default_rng(0).normal(0, 100, 500), [-7.0, -0.0, 0.0, 1.0, 2.0, 2.5, 3.0, 1e30]])
+    column = transform.column(np, raw)
+    np.testing.assert_allclose(column, [transform.number(x) for x in raw.tolist()], rtol=1e-15)
+    again = transform.column(np, np.array([transform.undo(y) for y in column.tolist()]))
+    np.testing.assert_allclose(again, column, rtol=1e-14)
+    assert transform.drops_sign == bool((np.signbit(column) & (column == 0))[raw < 0].any())

@@ -1,0 +1,72 @@
+"""The folder of a preparation: whether it can be written, be continued, and has room."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from recnas.data.prepared import other_options
+from recnas.errors import DataError
+from recnas.progress import human_bytes
+from recnas.runs.folder import write_json
+
+
+def check_folder(out: Path) -> None:
+    """Whether `out` can be made, or written to, as far as that shows without doing it."""
+    there = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise DataError(f"--out {out}: {there} is a file, not a folder.", "Choose another --out.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise DataError(f"--out {out}: {there} may not be written to.", "Choose another --out, or ask for the rights.")
+
+
+@contextmanager
+def leaving_no_empty_folder(out: Path) -> Iterator[None]:
+    """A preparation that was refused before it had done anything does not stand in the way of the next."""
+    existed = out.exists()
+    try:
+        yield
+    finally:
+        if not existed and out.is_dir() and {item.name for item in out.iterdir()} <= {".lock"}:
+            shutil.rmtree(out)
+
+
+def open_work(out: Path, plan: dict[str, Any], block_bytes: int) -> int:
+    """Continue an earlier attempt only if it was the same job; its block size is kept and returned."""
+    work = out / ".work"
+    path = work / "plan.json"
+    if path.exists():
+        earlier = json.loads(path.read_text())
+        block_bytes = earlier.pop("block_bytes")
+        if different := other_options(earlier, plan):
+            raise DataError(
+                f"{out} holds an unfinished preparation with other options: {'; '.join(different)}.",
+                f"Repeat the earlier command, choose another --out, or start over: rm -r {out}",
+            )
+    elif out.exists() and any(item.name not in (".lock", ".work") for item in out.iterdir()):
+        raise DataError(f"{out} exists and is not a prepared data set.", "Choose another --out.")
+    else:
+        write_json(path, {**plan, "block_bytes": block_bytes})
+    (work / "chunks").mkdir(exist_ok=True)
+    return block_bytes
+
+
+def check_disk(out: Path, size: int) -> None:
+    """Whether there is room for `size` bytes, those of an earlier attempt included."""
+    work = out / ".work"
+    pieces = (file for file in work.rglob("*") if file.is_file() and file.name != "plan.json")
+    written = sum(file.stat().st_size for file in pieces)
+    needed = max(0, size - written)
+    free = shutil.disk_usage(out).free
+    if free < needed:
+        if not written:
+            shutil.rmtree(work)
+        raise DataError(
+            f"Preparing needs about {human_bytes(needed)} on the disk that holds {out}; {human_bytes(free)} are free.",
+            "Free some space, choose another --out, or prepare a part with --limit ROWS.",
+        )

@@ -1,0 +1,265 @@
+"""The stages of a preparation on this machine: parse, split, count, encode, publish."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from recnas.data.prepare.arrayfile import ArrayFile
+from recnas.data.prepare.chunks import ChunkWriter, bad_lines, write_chunks
+from recnas.data.prepare.encode import Encoder, SplitFiles, encode_chunks, keys_to_count, training_numbers
+from recnas.data.prepare.folder import check_disk, open_work
+from recnas.data.prepare.options import PrepareOptions
+from recnas.data.prepare.publish import Finisher, write_rejects
+from recnas.data.prepare.split import SPLITS, TRAIN, RowsOfChunk, assign_split
+from recnas.data.prepare.vocab_files import write_vocabulary
+from recnas.data.prepare.vocabulary import count_keys, keep_frequent
+from recnas.data.prepared import PreparedData
+from recnas.data.raw.columns import resolve_columns
+from recnas.data.raw.dense import DenseSummary, fields_of, summarise
+from recnas.data.raw.id_table import IdTable
+from recnas.data.raw.joins import side_tables
+from recnas.data.raw.parquet import parquet_columns
+from recnas.data.raw.recipe import InputColumn, Recipe
+from recnas.data.raw.refusals import all_rejected, bad_line, no_rows, two_kinds_of_no
+from recnas.data.raw.sources import Source
+from recnas.data.schema import Schema, SparseField
+from recnas.data.synthetic.files import truth_path
+from recnas.errors import ConfigError, DataError
+from recnas.progress import Progress
+
+
+@dataclass
+class State:
+    """What the stages hand to each other."""
+
+    chunks: list[ArrayFile] = field(default_factory=list)
+    first_row: list[int] = field(default_factory=list)
+    rows_in: int = 0
+    rejects: int = 0
+    columns: tuple[str, ...] = ()  # of the raw files
+    starts: tuple[int, int] | None = None  # of a ready split: the row numbers where valid and test begin
+
+
+@dataclass
+class Preparation:
+    """One preparation, stage by stage; `spark.prepare` has the stages that run elsewhere."""
+
+    recipe: Recipe
+    options: PrepareOptions
+    protocol: str
+    sources: list[Source]
+    out: Path
+    plan: dict[str, Any]  # what decides the result, as the manifest tells it
+    memory: int
+    threads: int
+    progress: Progress
+
+    disk_share: ClassVar[float] = 2.0  # of the text: chunks, arrays and Parquet are each at most about 0.7 of it
+
+    def __post_init__(self) -> None:
+        self.inputs = self.recipe.input_columns(self.options.with_columns)
+        self.work = self.out / ".work"
+        self.block_bytes = min(16 << 20, max(1 << 20, self.memory // 128))
+
+    def run(self) -> PreparedData:
+        columns = self._check_sources()
+        self._open_work()
+        with self._nothing_kept_if_refused():
+            state = self._parse(columns)
+            splits = self._split(state)
+        chunks = [chunk for chunk in state.chunks if chunk.facts["rows"]]
+        splits = [split for split in splits if len(split)]
+        tables, sparse = self._count(chunks, splits)
+        summaries = self._summarise(zip(chunks, splits))
+        schema = Schema(fields_of(self._dense, summaries), sparse)
+        entries = self._encode(chunks, splits, tables, schema)
+        return self._finish(state, schema, summaries, entries)
+
+    @contextmanager
+    def _nothing_kept_if_refused(self) -> Iterator[None]:
+        """Data that are refused need another file, recipe or option, and so another preparation."""
+        try:
+            yield
+        except (DataError, ConfigError):
+            shutil.rmtree(self.work)
+            raise
+
+    def _finish(
+        self, state: State, schema: Schema, summaries: list[DenseSummary], entries: list[dict[str, Any]]
+    ) -> PreparedData:
+        if state.rejects:
+            write_rejects(self.work / "done", self.sources, state.chunks, self.recipe.header, state.rows_in)
+        facts = {"rows_in": state.rows_in, "rejects": state.rejects, "columns": list(state.columns)}
+        finisher = Finisher(self.out, self.work, schema, summaries, self.threads, self.progress)
+        finisher.run(self.plan, facts, entries, self.sources, self.options.parquet, self._expected_rows())
+        return PreparedData.open(self.out)
+
+    def _expected_rows(self) -> int | None:
+        """What the recipe says of its data set, unless only a part or generated rows are meant."""
+        generated = all(truth_path(source.path).exists() for source in self.sources)
+        return None if self.options.limit or generated else self.recipe.expected_rows
+
+    def _check_sources(self) -> tuple[str, ...]:
+        if self.recipe.format == "parquet":
+            return parquet_columns(self.sources[0])
+        found = [resolve_columns(self.recipe, source) for source in self.sources]
+        for source, columns in zip(self.sources, found):
+            if columns != found[0]:
+                raise DataError(
+                    f"{source.path} has other columns than {self.sources[0].path}.",
+                    "Prepare them one by one, or make their headers equal.",
+                )
+        return found[0]
+
+    def _open_work(self) -> None:
+        self.block_bytes = open_work(self.out, self.plan, self.block_bytes)
+        size = sum(
+            source.size * (5 if source.compression or self.recipe.format == "parquet" else 1) for source in self.sources
+        )
+        if self.options.limit:
+            size = min(size, self.options.limit * 300)
+        check_disk(self.out, int(size * self.disk_share))
+
+    def _parse(self, columns: tuple[str, ...]) -> State:
+        sides = side_tables(self.recipe, self.sources[0].path.parent, self.options.side)
+        writer = ChunkWriter(self.work / "chunks", self.recipe, self.inputs, columns, sides)
+        self.progress.phase(
+            "parse",
+            sum(source.size for source in self.sources) / 1e6 if not self.sources[0].compression else None,
+            "MB",
+        )
+        state = State(columns=columns)
+        limit = self.options.limit
+        lines_of_file: dict[int, int] = {}
+
+        def on_chunk(file: int, chunk: ArrayFile, size: int) -> bool:
+            faults = bad_lines(chunk)
+            if limit is not None:
+                faults = [fault for fault in faults if state.rows_in + fault.line < limit]
+            before = lines_of_file.get(file, 0)
+            if faults and self.options.on_error == "stop":
+                raise bad_line(self.recipe, self.sources[file], before, faults)
+            state.first_row.append(state.rows_in)
+            state.chunks.append(chunk)
+            state.rows_in += chunk.facts["lines"]
+            state.rejects += len(faults)
+            lines_of_file[file] = before + chunk.facts["lines"]
+            self.progress.advance(size / 1e6)
+            return limit is None or state.rows_in < limit
+
+        self._make_chunks(writer, on_chunk)
+        if limit is not None:
+            state.rows_in = min(state.rows_in, limit)
+        if state.rows_in == 0:
+            raise no_rows(self.sources[0])
+        if state.rejects == state.rows_in:
+            raise all_rejected(self.recipe, state.rows_in, bad_lines(state.chunks[0]))
+        if len({value for chunk in state.chunks for value in chunk.facts["not_clicks"]}) > 1:
+            raise two_kinds_of_no(self.recipe)
+        if self.protocol == "files":
+            state.starts = _starts(self.sources, lines_of_file)
+        return state
+
+    def _make_chunks(self, writer: ChunkWriter, on_chunk: Callable[[int, ArrayFile, int], bool]) -> None:
+        write_chunks(writer, self.sources, self.block_bytes, self.threads, on_chunk)
+
+    def _split(self, state: State) -> list[np.ndarray]:
+        rows = [
+            RowsOfChunk.read(chunk, first, self.options.limit) for chunk, first in zip(state.chunks, state.first_row)
+        ]
+        days = self.recipe.time.days if self.recipe.time else None
+        index = Path(self.options.split_index) if self.options.split_index else None
+        splits = assign_split(self.protocol, self.options.seed, rows, days, index, state.starts)
+        check_train_rows(_rows_per_split(splits)[TRAIN])
+        return splits
+
+    def _count(
+        self, chunks: list[ArrayFile], splits: list[np.ndarray]
+    ) -> tuple[dict[str, IdTable], tuple[SparseField, ...]]:
+        """Vocabulary of every sparse column, counted on the training rows, a column per thread."""
+        sparse = [column for column in self.inputs if not column.is_dense]
+        self.progress.phase("count", len(sparse), "columns")
+        everything = self.options.vocab_scope == "all"
+        total = sum(len(split) if everything else int((split == TRAIN).sum()) for split in splits)
+        budget = self.memory // 4 // self.threads
+        (self.work / "done" / "vocab").mkdir(parents=True, exist_ok=True)
+
+        def one(column: InputColumn) -> np.ndarray:
+            def pieces() -> Iterator[np.ndarray]:
+                for chunk, split in zip(chunks, splits):
+                    yield keys_to_count(chunk, column.name, split, everything)
+
+            return self._keep(column, *count_keys(pieces, total, budget), chunks)
+
+        tables = {}
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="count") as pool:
+            for column, keys in zip(sparse, pool.map(one, sparse)):
+                tables[column.name] = IdTable(keys)
+                self.progress.advance(1)
+        return tables, tuple(SparseField(column.name, tables[column.name].rows) for column in sparse)
+
+    def _min_count(self, column: InputColumn) -> int:
+        return self.options.min_count or column.min_count or self.recipe.min_count
+
+    def _keep(self, column: InputColumn, keys: np.ndarray, counts: np.ndarray, chunks: list[ArrayFile]) -> np.ndarray:
+        """Write the vocabulary of a column; its keys in id order."""
+        keys, counts = keep_frequent(keys, counts, self._min_count(column), self.options.cap)
+        path = self.work / "done" / "vocab" / f"{column.name}.parquet"
+        write_vocabulary(path, column.kind, keys, counts, chunks, column.name)
+        return keys
+
+    @property
+    def _dense(self) -> list[InputColumn]:
+        return [column for column in self.inputs if column.is_dense]
+
+    def _summarise(self, chunks: Iterable[tuple[ArrayFile, np.ndarray]]) -> list[DenseSummary]:
+        """Of every dense column over the training rows, in their order."""
+        names = [column.name for column in self._dense]
+        if not names:
+            return []
+        self.progress.phase("dense", None, "rows")
+        return summarise((training_numbers(chunk, names, split) for chunk, split in chunks), len(names))
+
+    def _encode(
+        self, chunks: list[ArrayFile], splits: list[np.ndarray], tables: dict[str, IdTable], schema: Schema
+    ) -> list[dict[str, Any]]:
+        sizes = _rows_per_split(splits)
+        self.progress.phase("encode", sum(sizes), "rows")
+        files = SplitFiles.allocate(self.work / "done", sizes, schema.n_dense, len(tables))
+        try:
+            encoder = Encoder(files, schema.dense, tables)
+            return encode_chunks(
+                encoder, chunks, splits, self.work / "encoded.jsonl", self.threads, self.progress.advance
+            )
+        finally:
+            files.close()
+
+
+def check_train_rows(rows: int) -> None:
+    if rows == 0:
+        raise DataError("No row fell into the training split.", "Give more rows, or another --protocol.")
+
+
+def _starts(sources: list[Source], lines_of_file: dict[int, int]) -> tuple[int, int]:
+    """The row numbers where the validation and the test files of a ready split begin."""
+    lines = dict.fromkeys(SPLITS, 0)
+    for file, source in enumerate(sources):
+        assert source.split is not None
+        lines[source.split] += lines_of_file.get(file, 0)
+    for split, count in lines.items():
+        if count == 0:
+            files = ", ".join(str(source.path) for source in sources if source.split == split)
+            raise DataError(f"There are no rows in {files}.", f"Give --{split} a file with rows.")
+    return lines["train"], lines["train"] + lines["valid"]
+
+
+def _rows_per_split(splits: list[np.ndarray]) -> list[int]:
+    return np.sum([np.bincount(split, minlength=len(SPLITS)) for split in splits], axis=0).tolist()

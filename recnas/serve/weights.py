@@ -1,0 +1,70 @@
+"""The weights of a checkpoint, in a network and in tables that are only read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from recnas.data.schema import Schema
+from recnas.errors import RunError
+from recnas.model.embeddings import RowMap, TableReader
+from recnas.train.checkpoint import Checkpoint, load_latest
+from recnas.train.settings import TrainSettings
+
+
+@torch.no_grad()
+def fill_network(network: nn.Module, tensors: Mapping[str, Tensor], source: Path | str) -> None:
+    """Copy `network/...` of a checkpoint into a network of the same shapes; gradients are switched off."""
+    mine = {**dict(network.named_parameters()), **dict(network.named_buffers())}
+    saved = {name.removeprefix("network/") for name in tensors if name.startswith("network/")}
+    if mine.keys() != saved:
+        raise RunError(
+            f"{source} holds the weights of another network than its architecture describes.",
+            "The run was changed, or written by another version. Train again.",
+        )
+    for name, tensor in mine.items():
+        tensor.copy_(tensors[f"network/{name}"])
+        tensor.requires_grad_(False)
+
+
+@torch.no_grad()
+def fill_tables(
+    schema: Schema,
+    settings: TrainSettings,
+    tensors: Mapping[str, Tensor],
+    device: torch.device,
+    source: Path | str,
+) -> TableReader:
+    """The tables of a checkpoint for reading: no optimizer state, so half the memory of training."""
+    options = settings.embeddings
+    row_map = RowMap(schema, options.cap, options.hash_rows, device)
+    stack = torch.empty((row_map.total, options.width), device=device)
+    for name, start, rows in zip(row_map.names, row_map.starts, row_map.rows):
+        table = tensors.get(f"embeddings/weights/{name}")
+        if table is None or tuple(table.shape) != (rows, options.width):
+            found = "none" if table is None else list(table.shape)
+            raise RunError(
+                f"{source} should hold a table of {[rows, options.width]} for column {name}; it has {found}.",
+                "The run was changed, or its schema.json is of other data. Train again.",
+            )
+        stack[start : start + rows].copy_(table)
+    return TableReader(stack, row_map)
+
+
+def whole_checkpoint(folder: Path, made_from: dict[str, Any]) -> Checkpoint:
+    saved = load_latest(folder, made_from)
+    if saved is None:
+        raise RunError(
+            f"{folder} has no whole checkpoint, though its training ended: files were removed or damaged.",
+            "Restore the folder, or train again into a new --out.",
+        )
+    if saved.step < saved.facts["total_steps"]:
+        raise RunError(
+            f"{folder} holds step {saved.step:,} of {saved.facts['total_steps']:,}: the last checkpoint is damaged.",
+            "Restore the folder, or train again into a new --out.",
+        )
+    return saved
