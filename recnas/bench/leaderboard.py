@@ -21,7 +21,7 @@ COSTS = ("params", "embedding_params", "macs", "train_rows")
 def model_row(
     label: str,
     lines: Sequence[ModelTraining],
-    trials: int,
+    trials: Sequence[ModelTraining],
     latency: Mapping[str, float] | None,
     difference: Difference | None,
     to_guess: Difference,
@@ -30,6 +30,7 @@ def model_row(
     """One model over its seeds.
 
     Args:
+        trials: of its tuning; none if it was trained as it is.
         difference: to the reference; None for the reference itself, and without one.
         to_guess: to always predicting the click rate of the training rows.
         searched: it is an architecture, rather than a hand-crafted model.
@@ -43,7 +44,9 @@ def model_row(
         "id": first.id,
         "searched": searched,
         "seeds": [line.seed for line in lines],
-        "trials": trials,
+        "trials": len(trials),
+        "trained_rows": sum(line.trained_rows for line in [*trials, *lines]),
+        "best_epochs": [line.best_epoch for line in lines],
         "choice": first.choice,
         "valid": _over_seeds([line.valid for line in lines]),
         "test": test,
@@ -138,5 +141,7 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
         found[f"latency_{name}"] = (row["latency"] or {}).get(name)
     found["train_rows_per_second"] = row["rows_per_second"]
     found["trials"] = row["trials"]
+    found["trained_rows"] = row["trained_rows"]
+    found["best_epochs"] = " ".join(f"{epoch:g}" for epoch in row["best_epochs"] if epoch is not None)
     found["choice"] = "; ".join(f"{name}={value}" for name, value in row["choice"].items())
     return found

@@ -1,7 +1,8 @@
 """Train models with the same rows, tables, optimizer, tuning budget and seeds, and say which differ.
 
   recnas compare --data data/criteo --models dlrm deepfm dcn-v2 --seeds 5 --reference dlrm --out runs/cmp
-  recnas compare --data data/criteo --models all runs/search:best arch.json --tune 8 --out runs/cmp epochs=1
+  recnas compare --data data/criteo --models all runs/search:best arch.json --budget 20x --out runs/cmp
+  recnas compare frappe/board --data data/frappe --out runs/board        # a shipped config (recnas configs), or a path
 
 Models: lr fm fwfm dnn wide-deep deepfm xdeepfm dcn dcn-v2 autoint+ dlrm fibinet masknet finalmlp finalnet gdcn
 dcnv3 wukong, sklearn-lr and lightgbm (floors), RUN:best (the winner of a search), ARCH.json, or all. The same
@@ -12,9 +13,13 @@ only reported.
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recnas.cli.options import add_data, add_engine, add_json, execution, print_json, table, take_data
+from recnas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from recnas.jobs.compare.settings import CompareConfig
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,16 +27,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "overrides",
         nargs="*",
         metavar="key=value",
-        help="training settings of all models, such as lr=0.05 or embeddings.cap=500000",
+        help="a config first, if any; then training settings of all models, such as lr=0.05 or embeddings.cap=500000, "
+        "and options of one, such as options.dcn-v2.crosses=4",
     )
     add_data(parser)
     parser.add_argument("--out", required=True, metavar="RUN", help="run directory")
-    parser.add_argument("--models", nargs="+", default=["all"], metavar="MODEL", help="default: all")
+    parser.add_argument("--models", nargs="+", metavar="MODEL", help="default: all")
     parser.add_argument("--reference", metavar="MODEL", help="what others are compared with (default: the first)")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="trainings per model (default: 3)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed (default: 0)")
+    parser.add_argument("--seeds", type=int, metavar="N", help="trainings per model (default: 3)")
+    parser.add_argument("--seed", type=int, metavar="S", help="the first seed (default: 0)")
+    parser.add_argument("--tune", type=int, metavar="N", help="tuning trials per model (default: 0, its defaults)")
     parser.add_argument(
-        "--tune", type=int, default=0, metavar="N", help="tuning trials per model (default: 0, its defaults)"
+        "--budget",
+        metavar="20x",
+        help="instead of --tune: trials of each model until they have trained on this many times the training rows",
     )
     parser.add_argument(
         "--workers",
@@ -46,31 +55,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from recnas.config import apply_overrides, check_settings
     from recnas.data.prepared import PreparedData
     from recnas.jobs.compare import compare
-    from recnas.train.settings import TrainSettings
 
-    # `--models a b key=value` swallows the overrides behind it; no model has such a name.
-    overrides = [*args.overrides, *(name for name in args.models if "=" in name)]
-    models = [name for name in args.models if "=" not in name] or ["all"]
-    data, overrides = take_data(args.data, overrides, "recnas compare --data DIR --models dlrm deepfm --out RUN")
-    values: dict = {}
-    faults = apply_overrides(values, overrides)
-    if args.seeds < 1 or args.seed < 0:
-        faults.append("--seeds must be at least 1 and --seed not negative")
-    if args.tune < 0:
-        faults.append("--tune must not be negative")
-    settings = check_settings(TrainSettings, values, "the command", faults, overrides)
+    config = _config(args)
     board = compare(
-        PreparedData.open(str(data)),
+        PreparedData.open(str(config.data)),
         args.out,
-        models,
-        args.reference,
-        settings,
-        seeds=args.seeds,
-        first_seed=args.seed,
-        tune=args.tune,
+        config.models,
+        config.reference,
+        config.train,
+        seeds=config.seeds,
+        first_seed=config.seed,
+        tune=config.tune,
+        budget=config.budget,
+        options=config.options,
         keep=args.keep,
         how=execution(args),
     )
@@ -81,14 +80,64 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _config(args: argparse.Namespace) -> CompareConfig:
+    """The config, if one is named, with what the command says."""
+    from recnas.cli.shipped import config_path
+    from recnas.config import apply_overrides, check_settings, read_yaml
+    from recnas.jobs.compare.settings import CompareConfig
+    from recnas.train.settings import TrainSettings
+
+    typed = list(args.overrides)
+    named = typed.pop(0) if typed and "=" not in typed[0] else None
+    values: dict[str, Any] = read_yaml(config_path(named)) if named else {}
+    # `--models a b key=value` swallows the overrides behind it; no model has such a name.
+    models = args.models or []
+    data, typed = take_data(args.data, [*typed, *(name for name in models if "=" in name)])
+    own = [item for item in typed if item.split("=")[0].split(".")[0] in CompareConfig.model_fields]
+    of_training = [item for item in typed if item not in own]
+    said = {
+        "data": data,
+        "models": [name for name in models if "=" not in name] or None,
+        "reference": args.reference,
+        "seeds": args.seeds,
+        "seed": args.seed,
+        "tune": args.tune,
+        "budget": args.budget and _times(args.budget),
+    }
+    values |= {key: value for key, value in said.items() if value is not None}
+    faults = apply_overrides(values, own)
+    training = values.pop("train", None) or {}
+    faults += apply_overrides(training, of_training)
+    source = named or "the command"
+    settings = check_settings(TrainSettings, training, source, faults, of_training)
+    config = check_settings(CompareConfig, {**values, "train": settings}, source, (), own)
+    if config.data is None:
+        raise ConfigError("a prepared data set is needed.", "recnas compare --data DIR --models dlrm deepfm --out RUN")
+    return config
+
+
+def _times(text: str) -> float:
+    """20x, 20 or 0.5x."""
+    try:
+        return float(text.removesuffix("x"))
+    except ValueError:
+        raise ConfigError(
+            f"--budget {text} is no number of times the training rows.", "Write for example: --budget 20x"
+        ) from None
+
+
 def _print(board: dict[str, Any], out: str) -> None:
     from recnas.report.headline import floor_lines, headline
     from recnas.runs.results import Leaderboard
 
     typed = Leaderboard.model_validate(board)
     header = ["model", *(metric["title"] for metric in board["metrics"]), f"vs {board['reference']}", "95 % interval", "verdict",
-              "params", "MFLOPs", "p50/p99 ms @1", "@512", "rows/s"]  # fmt: skip
+              "params", "MFLOPs", "p50/p99 ms @1", "@512", "rows/s", "best epoch", "trained on"]  # fmt: skip
     print(table([_cells(row, board["reference"], board["metrics"]) for row in board["models"]], header))
+    if board["tune"] or board["budget"]:
+        for row in board["models"]:
+            chosen = " ".join(f"{name}={value}" for name, value in row["choice"].items())
+            print(f"{row['model']}: best of {row['trials']} trial(s) on validation: {chosen}")
     if below := floor_lines(typed):
         print("warning:", " ".join(below))
     if said := headline(typed):
@@ -122,8 +171,11 @@ def _cells(row: dict[str, Any], reference: str, metrics: list[dict[str, Any]]) -
     def times(size: int) -> str:
         return f"{latency[f'p50_ms_{size}']:.2f}/{latency[f'p99_ms_{size}']:.2f}" if latency else "-"
 
+    epochs = [epoch for epoch in row["best_epochs"] if epoch is not None]
+    spent = row["trained_rows"] / row["train_rows"] if row["train_rows"] else 0.0
     return [
         row["model"], *(figure(metric["name"], metric["digits"]) for metric in metrics),
         delta, interval, verdict, f"{row['params']:,}", "-" if row["flops"] is None else f"{row['flops'] / 1e6:.2f}",
         times(1), times(512), "-" if row["rows_per_second"] is None else f"{row['rows_per_second']:,.0f}",
+        " ".join(f"{epoch:g}" for epoch in epochs) or "-", f"{spent:.1f}x",
     ]  # fmt: skip

@@ -27,6 +27,7 @@ FAMILIES = {
     "gradient": "recnas.tasks.settings:GradientSearchConfig",
     "warmup": "recnas.train.settings:WarmupConfig",
     "train": "recnas.train.settings:TrainSettings",
+    "compare": "recnas.jobs.compare.settings:CompareConfig",
     "score": "recnas.evaluators.settings:ScoreSettings",
     "bench": "recnas.jobs.bench:BenchSettings",
     "correlate": "recnas.jobs.correlate_cells:CellCorrelation",

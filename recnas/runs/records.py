@@ -158,6 +158,7 @@ class ModelTraining(Record):
     embedding_params: int | None = None
     steps: int | None = None
     train_rows: int = 0
+    trained_rows: int = 0  # every pass over a row counted
     train_loss: float | None = None
     best_epoch: float | None = None  # whose weights were kept; None without early stopping
     checks: list[Metrics] = []  # on validation, in order; "step" among them

@@ -154,6 +154,8 @@ class ComparedModel(Record):
     macs: int | None
     flops: int | None
     train_rows: int
+    trained_rows: int = 0  # by tuning and by all seeds, every pass counted
+    best_epochs: tuple[float | None, ...] = ()  # by seed: whose weights were kept; None without early stopping
     latency: dict[str, float] | None
     rows_per_second: float | None
     difference: PairedDifference | None  # to the reference
@@ -188,6 +190,7 @@ class Leaderboard(Record):
     reference: str
     seeds: tuple[int, ...]
     tune: int
+    budget: float | None = None  # of tuning, in times of the training rows
     metrics: tuple[MetricColumn, ...] = ()
     guess: Metrics  # the constant guess: its click rate and test log loss
     models: tuple[ComparedModel, ...]

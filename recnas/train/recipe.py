@@ -16,29 +16,50 @@ LEARNING_RATES: Mapping[str, tuple[float, ...]] = {
     "adagrad": (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24),
     "adamw": (1e-4, 2e-4, 3e-4, 5e-4, 7e-4, 1e-3, 1.5e-3, 2e-3, 3e-3, 5e-3, 1e-2),
 }
-TABLE_L2 = "embeddings.l2"
-RECIPE: Mapping[str, tuple[float, ...]] = {
-    "dropout": (0.0, 0.1, 0.2, 0.4),
-    TABLE_L2: (0.0, 1e-6, 1e-5, 1e-4, 1e-3),
+# Of the tables, by their optimizer; null: as the layers.
+TABLE_RATES: Mapping[str, tuple[float | None, ...]] = {
+    "adagrad": (0.03, 0.06, 0.12, 0.24),
+    "rowwise-adagrad": (0.03, 0.06, 0.12, 0.24),
+    "adam": (None, 3e-4, 1e-3, 3e-3),
 }
+TABLE_L2 = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 5e-2)
+DROPOUTS = (0.0, 0.1, 0.2, 0.4)
+BATCH_SIZES = (512, 1024, 4096)
+AVERAGES = (None, 0.999)
+
+TABLES = "embeddings."  # what settings of the tables begin with
+KEYS = ("lr", "dropout", "batch_size", "average", TABLES + "lr", TABLES + "l2")
 
 
-def recipe_grid(optimizer: str) -> dict[str, tuple[Any, ...]]:
+def recipe_grid(settings: TrainSettings) -> dict[str, tuple[Any, ...]]:
     """Every value that tuning tries, by the name of the setting."""
-    return {"lr": LEARNING_RATES[optimizer], **RECIPE}
+    values = (
+        LEARNING_RATES[settings.optimizer],
+        DROPOUTS,
+        BATCH_SIZES,
+        AVERAGES,
+        TABLE_RATES[settings.embeddings.optimizer],
+        TABLE_L2,
+    )
+    return dict(zip(KEYS, values, strict=True))
 
 
 def recipe_of(settings: TrainSettings) -> dict[str, Any]:
     """The same settings as they are before tuning."""
-    return {"lr": settings.lr, "dropout": settings.dropout, TABLE_L2: settings.embeddings.l2}
+    tables = settings.embeddings
+    return {
+        key: getattr(tables, key.removeprefix(TABLES)) if key.startswith(TABLES) else getattr(settings, key)
+        for key in KEYS
+    }
 
 
 def with_recipe(settings: TrainSettings, choice: Mapping[str, Any]) -> tuple[TrainSettings, dict[str, Any]]:
     """Training settings under a choice, and the rest of the choice, which is the model's own."""
-    own = dict(choice)
-    tables = settings.embeddings.model_copy(update={"l2": own.pop(TABLE_L2)})
-    changed = {"lr": own.pop("lr"), "dropout": own.pop("dropout"), "embeddings": tables}
-    return settings.model_copy(update=changed), own
+    recipe = {key: value for key, value in choice.items() if key in KEYS}
+    of_tables = {key.removeprefix(TABLES): value for key, value in recipe.items() if key.startswith(TABLES)}
+    tables = settings.embeddings.model_copy(update=of_tables)
+    changed = {key: value for key, value in recipe.items() if not key.startswith(TABLES)} | {"embeddings": tables}
+    return settings.model_copy(update=changed), {key: value for key, value in choice.items() if key not in KEYS}
 
 
 def model_options(name: str, settings: TrainSettings, choice: Mapping[str, Any]) -> dict[str, Any]:

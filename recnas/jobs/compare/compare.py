@@ -12,7 +12,7 @@ What is in the ledger is not run again: a run that was killed goes on, and more 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from recnas.data.schema import Schema
 from recnas.engines.execution import Execution
 from recnas.errors import ConfigError
 from recnas.jobs.compare.entrants import Choice, Entrant, OtherLibrary, Trainable
-from recnas.jobs.compare.resolve import find_entrant, resolve
+from recnas.jobs.compare.resolve import find_entrant, resolve, with_options
 from recnas.jobs.compare.work import CompareWork, Trial, predictions_path
 from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
@@ -51,6 +51,8 @@ def compare(
     seeds: int = 3,
     first_seed: int = 0,
     tune: int = 0,
+    budget: float | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
     keep: bool = False,
     how: Execution | None = None,
 ) -> dict[str, Any]:
@@ -60,13 +62,16 @@ def compare(
         models: see `recnas.jobs.compare.resolve`. reference: what the others are compared with; the first
             model if None.
         tune: trials per model, the model's defaults among them; 0 takes the defaults as they are.
+        budget: instead of a number of trials, what the trials of a model may train on: this many times the
+            training rows. The last trial ends where the budget does.
+        options: by model, what is set for it alone: its own options, and settings of the recipe.
         keep: keep the weights of every final training under RUN/models.
     """
     settings, how = settings or TrainSettings(), how or Execution()
     how.check()
-    entrants = resolve(models, data)
+    entrants = with_options(resolve(models, data), options or {}, settings)
     compared_with = find_entrant(reference, entrants) if reference else entrants[0]
-    _check_budget(entrants, settings, tune)
+    _check_trials(entrants, settings, tune, budget)
     skipped = {e.label: why for e in entrants if isinstance(e, OtherLibrary) and (why := why_not(e.id))}
     entrants = [entrant for entrant in entrants if entrant.label not in skipped]
     if compared_with.label in skipped:
@@ -79,21 +84,25 @@ def compare(
         settings=settings.model_dump(mode="json", exclude=NOT_THE_RESULT),
         tune=tune,
         first_seed=first_seed,
+        **({"budget": budget} if budget is not None else {}),
+        **({"options": options} if options else {}),
     )
     warn_of_data(data, how.progress)
     with run.locked():
         job = _Comparison(data, run, settings, entrants, keep, how)
-        choices = job.tune(tune, first_seed)
+        choices = job.tune(tune, first_seed) if budget is None else job.tune_within(budget, first_seed)
         job.train(choices, range(first_seed, first_seed + seeds))
         job.time(choices)
-        board = job.board(choices, compared_with, range(first_seed, first_seed + seeds), tune)
+        board = job.board(choices, compared_with, range(first_seed, first_seed + seeds), tune, budget)
         board |= {"skipped": skipped}
         write_board(run.path, board)
     return board
 
 
-def _check_budget(entrants: Sequence[Entrant], settings: TrainSettings, tune: int) -> None:
+def _check_trials(entrants: Sequence[Entrant], settings: TrainSettings, tune: int, budget: float | None) -> None:
     """The same number of trials for all, or none: a small grid must not get fewer in silence."""
+    if tune and budget is not None:
+        raise ConfigError("--tune and --budget both say how much is tuned.", "Leave one of them out.")
     smallest = min(entrants, key=lambda entrant: entrant.points(settings))
     most = smallest.points(settings)
     if tune > most:
@@ -134,6 +143,29 @@ class _Comparison:
             self._run("tune", len(self.entrants) * trials, missing)
         return {e.id: self._best(e, drawn[e.id]) for e in self.entrants}
 
+    def tune_within(self, budget: float, first_seed: int) -> dict[str, Choice]:
+        """The same, with as many trials as train on `budget` times the training rows, the same for every model.
+
+        Each round gives every model that has something left one more trial. None is begun that could not
+        reach its first look at validation.
+        """
+        least = (
+            1 / self.settings.stop.checks if self.settings.stop.patience is not None else min(1, self.settings.epochs)
+        )
+        while True:
+            missing = []
+            for entrant in self.entrants:
+                done = len(self._trials(entrant))
+                left = budget - sum(line.trained_rows for line in self._trials(entrant)) / self.data.rows("train")
+                drawn = entrant.choices(self.settings, done + 1, first_seed)
+                if left >= least and len(drawn) > done:
+                    epochs = min(self.settings.epochs, left)
+                    missing.append(Trial(entrant, drawn[done], first_seed + TUNING_SEED, done, epochs))
+            if not missing:
+                break
+            self._run("tune", len(missing), missing)
+        return {e.id: self._best(e, e.choices(self.settings, len(self._trials(e)), first_seed)) for e in self.entrants}
+
     def train(self, choices: dict[str, Choice], seeds: Iterable[int]) -> None:
         wanted = [
             Trial(entrant, choices[entrant.id], seed)
@@ -155,7 +187,14 @@ class _Comparison:
                 times = latency_percentiles(built.network, schema.n_dense, schema.n_sparse, built.embeddings.width)
                 self._append(ModelLatency(id=entrant.id, model=entrant.label, **times))
 
-    def board(self, choices: dict[str, Choice], reference: Entrant, seeds: Iterable[int], tune: int) -> dict[str, Any]:
+    def board(
+        self,
+        choices: dict[str, Choice],
+        reference: Entrant,
+        seeds: Iterable[int],
+        tune: int,
+        budget: float | None,
+    ) -> dict[str, Any]:
         label = np.asarray(self.data.array("test", "label"))
         failed: dict[str, str] = {}
         lines: dict[str, list[ModelTraining]] = {}
@@ -167,8 +206,8 @@ class _Comparison:
                 failed[entrant.label] = f"seed {broken[0].seed}: {broken[0].failed}"
                 continue
             lines[entrant.id] = mine
-            trials = [Trial(entrant, choices[entrant.id], line.seed) for line in mine]
-            sums[entrant.id] = [row_sums(np.load(predictions_path(self.folder.path, trial)), label) for trial in trials]
+            final = [Trial(entrant, choices[entrant.id], line.seed) for line in mine]
+            sums[entrant.id] = [row_sums(np.load(predictions_path(self.folder.path, trial)), label) for trial in final]
         train_rate = self.data.manifest["click_rate"]["train"]
         guess = row_sums(guess_logits(train_rate or 0.0, self.data.rows("train"), len(label)), label)
         rows = []
@@ -181,7 +220,8 @@ class _Comparison:
                     difference = paired_bootstrap(sums[entrant.id], sums[reference.id])
                 times = latency.times if latency is not None else None
                 mine = lines[entrant.id]
-                rows.append(model_row(entrant.label, mine, tune, times, difference, to_guess, entrant.searched))
+                trials = self._trials(entrant)
+                rows.append(model_row(entrant.label, mine, trials, times, difference, to_guess, entrant.searched))
         ranked = rank(rows)
         return {
             "data": self.data.fingerprint,
@@ -189,6 +229,7 @@ class _Comparison:
             "reference": reference.label,
             "seeds": list(seeds),
             "tune": tune,
+            "budget": budget,
             "guess": {"click_rate": train_rate, "logloss": guess.logloss},
             "metrics": [metric._asdict() for metric in REPORTED],
             "models": ranked,
@@ -232,6 +273,11 @@ class _Comparison:
 
     def _trial(self, entrant: Entrant, number: int) -> ModelTraining | None:
         return self._last(lambda line: line.event == "trial" and line.id == entrant.id and line.trial == number)
+
+    def _trials(self, entrant: Entrant) -> list[ModelTraining]:
+        """All of a model, in the order of their numbers."""
+        lines = {r.trial: r for r in self.records if isinstance(r, ModelTraining) and r.id == entrant.id}
+        return [lines[number] for number in sorted(number for number in lines if number is not None)]
 
     def _seed(self, entrant: Entrant, seed: int) -> ModelTraining | None:
         return self._last(lambda line: line.event == "seed" and line.id == entrant.id and line.seed == seed)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -28,7 +28,7 @@ from recnas.train.recipe import model_options, recipe_grid, recipe_of, with_reci
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import make_embeddings, net_shape
 
-Choice = dict[str, Any]  # the learning rate and whatever else of a model tuning may change; JSON-able
+Choice = dict[str, Any]  # the learning rate, whatever else of a model tuning may change, what a user set; JSON-able
 Grid = Mapping[str, tuple[Any, ...]]
 
 
@@ -52,20 +52,20 @@ class Entrant(ABC):
     repeats: ClassVar[bool] = False  # does every seed give the same model?
 
     @abstractmethod
-    def grid(self, optimizer: str) -> Grid:
+    def grid(self, settings: TrainSettings) -> Grid:
         """Everything tuning may change, by name."""
 
     @abstractmethod
     def default(self, settings: TrainSettings) -> Choice:
-        """The point of the grid it starts from."""
+        """What it starts from; it need not lie on the grid."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What it is, as JSON, for files."""
 
     def points(self, settings: TrainSettings) -> int:
-        """How many different choices there are; the default may lie off the grid."""
-        grid, default = self.grid(settings.optimizer), self.default(settings)
+        """How many different choices there are."""
+        grid, default = self.grid(settings), self.default(settings)
         on_grid = all(default[name] in _plain(values) for name, values in grid.items())
         return prod(map(len, grid.values())) + (not on_grid)
 
@@ -74,15 +74,27 @@ class Entrant(ABC):
 
         More trials are the same trials and more: the order depends on the seed and the model alone.
         """
-        default, grid = self.default(settings), self.grid(settings.optimizer)
-        points = [_plain(dict(zip(grid, values))) for values in itertools.product(*grid.values())]
-        rng = stream(seed, "tuning-trials", zlib.crc32(self.id.encode()))
-        drawn = [points[i] for i in rng.permutation(len(points))]
-        return [default, *(point for point in drawn if point != default)][: max(1, trials)]
+        default, grid = self.default(settings), self.grid(settings)
+        sizes = [len(values) for values in grid.values()]
+        chosen = [default]
+        for index in stream(seed, "tuning-trials", zlib.crc32(self.id.encode())).permutation(prod(sizes)):
+            if len(chosen) >= trials:
+                break
+            places = np.unravel_index(index, sizes) if sizes else ()
+            point = default | {name: _plain(values[int(at)]) for (name, values), at in zip(grid.items(), places)}
+            if point != default:
+                chosen.append(point)
+        return chosen
 
 
+@dataclass(frozen=True)
 class Trainable(Entrant):
-    """An entrant that our own trainer trains."""
+    """An entrant that our own trainer trains.
+
+    `given` is what a user has set for this entrant alone: options of the model, and settings of the recipe.
+    """
+
+    given: tuple[tuple[str, Any], ...] = field(default=(), kw_only=True)
 
     @abstractmethod
     def build(self, choice: Choice, schema: Schema, settings: TrainSettings, seed: int, device: torch.device) -> Built:
@@ -93,12 +105,13 @@ class Trainable(Entrant):
 class HandCrafted(Trainable):
     """A model of the zoo."""
 
-    def grid(self, optimizer: str) -> Grid:
-        return {**recipe_grid(optimizer), **ZOO[self.id].grid}
+    def grid(self, settings: TrainSettings) -> Grid:
+        return {**recipe_grid(settings), **ZOO[self.id].grid}
 
     def default(self, settings: TrainSettings) -> Choice:
         chosen = ZOO[self.id].settings()
-        return _plain(recipe_of(settings) | {name: getattr(chosen, name) for name in ZOO[self.id].grid})
+        own = {name: getattr(chosen, name) for name in ZOO[self.id].grid}
+        return _plain(recipe_of(settings) | own | dict(self.given))
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "hand-crafted", "model": self.id}
@@ -131,11 +144,11 @@ class Architecture(Trainable):
     options: tuple[tuple[str, Any], ...] = ()
     searched = True
 
-    def grid(self, optimizer: str) -> Grid:
-        return recipe_grid(optimizer)
+    def grid(self, settings: TrainSettings) -> Grid:
+        return recipe_grid(settings)
 
     def default(self, settings: TrainSettings) -> Choice:
-        return recipe_of(settings)
+        return _plain(recipe_of(settings) | dict(self.given))
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "architecture", "arch": self.arch, "options": _plain(dict(self.options))}
@@ -162,7 +175,7 @@ class OtherLibrary(Entrant):
 
     repeats = True
 
-    def grid(self, optimizer: str) -> Grid:
+    def grid(self, settings: TrainSettings) -> Grid:
         return dict(OTHER_MODELS[self.id].grid)
 
     def default(self, settings: TrainSettings) -> Choice:

@@ -7,23 +7,25 @@ lightgbm            likewise, if it is installed           all          the zoo,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from recnas.baselines.zoo import ZOO, check_fits, find_name, fits
+from recnas.baselines.zoo import ZOO, check_fits, check_model_settings, find_name, fits
 from recnas.bench.other_models import OTHER_MODELS
-from recnas.config import nearest
+from recnas.config import check_settings, merged, nearest
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError, RecnasError
-from recnas.jobs.compare.entrants import Architecture, Entrant, HandCrafted, OtherLibrary
+from recnas.jobs.compare.entrants import Architecture, Entrant, HandCrafted, OtherLibrary, Trainable
 from recnas.runs.folder import RunDir
 from recnas.runs.layout import WINNER_FILE
 from recnas.runs.read import read_run
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.json import to_dict
 from recnas.tasks.archs import check_clicks, named_arch
+from recnas.train.recipe import KEYS
+from recnas.train.settings import TrainSettings
 
 
 def resolve(names: Sequence[str], data: PreparedData) -> list[Entrant]:
@@ -56,14 +58,57 @@ def resolve(names: Sequence[str], data: PreparedData) -> list[Entrant]:
     return list(entrants.values())
 
 
-def find_entrant(name: str, entrants: Sequence[Entrant]) -> Entrant:
+def with_options(
+    entrants: Sequence[Entrant], options: Mapping[str, Mapping[str, Any]], settings: TrainSettings
+) -> list[Entrant]:
+    """The same entrants, each with what a user has set for it alone: `{"dcn-v2": {"crosses": 4, "dropout": 0.4}}`."""
+    given: dict[str, tuple[tuple[str, Any], ...]] = {}
+    for name, nested in options.items():
+        entrant = find_entrant(name, entrants, what="options")
+        own = _flat(nested)
+        recipe = {key: own.pop(key) for key in KEYS if key in own}
+        if not isinstance(entrant, Trainable):
+            raise ConfigError(f"options.{name}: {entrant.label} is a model of another library and takes none here.")
+        if isinstance(entrant, HandCrafted):
+            check_model_settings(entrant.id, own)
+        elif own:
+            raise ConfigError(
+                f"options.{name} has {', '.join(own)}: an architecture has no options of its own.",
+                f"Only its training may be set: {', '.join(KEYS)}.",
+            )
+        whole = settings.model_dump(mode="json")
+        check_settings(TrainSettings, merged(whole, _nested(recipe)), f"options.{name}")
+        given[entrant.id] = tuple({**recipe, **own}.items())
+    return [replace(e, given=given[e.id]) if e.id in given and isinstance(e, Trainable) else e for e in entrants]
+
+
+def _flat(nested: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Dotted keys: {"embeddings": {"l2": 0.1}} is {"embeddings.l2": 0.1}."""
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        flat |= _flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {above + key: value}
+    return flat
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        *parents, last = key.split(".")
+        node = nested
+        for name in parents:
+            node = node.setdefault(name, {})
+        node[last] = value
+    return nested
+
+
+def find_entrant(name: str, entrants: Sequence[Entrant], what: str = "--reference") -> Entrant:
     """The entrant a user means by `name`: label, id, alias or the same text as in --models."""
     for entrant in entrants:
         if name in (entrant.label, entrant.id) or find_name(name) == entrant.id:
             return entrant
     labels = [entrant.label for entrant in entrants]
     raise ConfigError(
-        f"--reference {name} is not among the models that are compared; {nearest(name, labels)}",
+        f"{what} {name} is not among the models that are compared; {nearest(name, labels)}",
         f"Add it to --models, or choose one of: {', '.join(labels)}",
     )
 

@@ -38,12 +38,16 @@ from recnas.train.slice_optim import Slice
 
 @dataclass(frozen=True)
 class Trial:
-    """A tuning trial (`number` is its own) or a final training (`number` is None)."""
+    """A tuning trial (`number` is its own) or a final training (`number` is None).
+
+    `epochs` are fewer than the settings' where a budget of tuning ends.
+    """
 
     entrant: Entrant
     choice: Choice
     seed: int
     number: int | None = None
+    epochs: float | None = None
 
     @property
     def name(self) -> str:
@@ -107,6 +111,8 @@ class CompareWork:
         self, data: PreparedData, trial: Trial, entrant: Trainable, splits: tuple[str, ...]
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         settings = self.settings
+        if trial.epochs is not None:
+            settings = settings.model_copy(update={"epochs": trial.epochs})
         device = choose_device(settings)
         built = entrant.build(trial.choice, data.schema, settings, trial.seed, device)
         loader = make_loader(data, built.settings, trial.seed, device)
@@ -135,6 +141,7 @@ class CompareWork:
                 facts["rows_per_second"] = steps * built.settings.batch_size / facts["seconds"]
         except NotFinite as error:
             facts["failed"] = error.what
+        facts["trained_rows"] = trainer.trained_steps * built.settings.batch_size
         for split in splits if "failed" not in facts else ():
             parts: list[Tensor] = []
             try:
