@@ -11,7 +11,7 @@ from recnas.errors import ConfigError
 from recnas.proxies.registry import get_proxies
 from recnas.proxies.sigeo import Lambdas
 from recnas.train.images import WarmNetwork
-from recnas.train.settings import TrainSettings
+from recnas.train.settings import OnePass
 
 
 def known_proxies(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class QueryTraining(Settings):
 
     rows: int | None = Field(100_000, ge=1)  # training rows; null: all
     valid_rows: int | None = Field(None, ge=1)  # null: all
-    train: TrainSettings = TrainSettings()
+    train: OnePass = OnePass()
 
 
 class VisionScoreSettings(Settings):

@@ -29,7 +29,7 @@ from recnas.seeds import stream
 from recnas.space.base import Space
 from recnas.space.nasrec.cost import count
 from recnas.space.settings import SpaceSettings, make_ctr_space
-from recnas.train.settings import TrainSettings
+from recnas.train.settings import OnePass
 from recnas.train.setup import NOT_THE_RESULT
 
 
@@ -40,7 +40,7 @@ class BenchSettings(Settings):
     seed: int = Field(0, ge=0)  # of the list of architectures
     rows: int | None = Field(200_000, ge=1)  # training rows; null: all
     eval_rows: int | None = Field(50_000, ge=1)  # of validation and of test; null: all
-    train: TrainSettings = TrainSettings()
+    train: OnePass = OnePass()
 
 
 def bench_build(

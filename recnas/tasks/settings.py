@@ -67,6 +67,15 @@ class CtrFinal(Settings):
     retrain_seeds: int = Field(1, ge=1)  # of the winner's last training; the mean is reported
     retrain_settings: TrainSettings | None = None  # null: as `train`
 
+    @model_validator(mode="after")
+    def _validation_is_left_to_stop_by(self) -> CtrFinal:
+        if self.retrain_on == "train+valid" and (self.retrain_settings or self.train).stop.patience is not None:
+            raise ValueError(
+                "with retrain_on train+valid no validation rows are left that say when to stop: set "
+                "retrain_settings.epochs, retrain_settings.schedule=cosine and retrain_settings.stop.patience=null"
+            )
+        return self
+
 
 class CtrSearchConfig(Settings):
     """`recnas search CONFIG` on prepared ad logs."""

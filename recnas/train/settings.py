@@ -1,14 +1,15 @@
 """What a training run can be told.
 
-A supernet starts from the reference's settings: Adagrad at 0.12 for everything. A network trained from scratch
-starts from AdamW for its layers, Adagrad at 0.12 for its tables. At Adagrad's 0.12 the loss of wide networks
-climbs to several times that of a constant guess within ten steps, and what is then compared is how long each
-takes to recover.
+A network trained from scratch starts from AdamW for its layers and Adagrad for its tables, and is trained until
+validation stops improving. Where many networks are trained to be ranked, one pass is the default (`OnePass`). A
+supernet starts from the reference's settings: one pass, Adagrad at 0.12 for everything. At that rate the loss of
+wide networks climbs to several times that of a constant guess within ten steps, and what is then compared is how
+long each takes to recover.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -16,7 +17,6 @@ from recnas.config import Settings
 from recnas.space.settings import SpaceSettings
 
 LEAST_BATCH = 16
-RATES = {"adagrad": 0.12, "adamw": 0.002}  # unless a rate is given
 
 
 class EmbeddingSettings(Settings):
@@ -29,7 +29,9 @@ class EmbeddingSettings(Settings):
     optimizer: Literal["adagrad", "rowwise-adagrad", "adam"] = (
         "adagrad"  # rowwise-adagrad keeps one number per row instead of one per value, adam two per value
     )
-    lr: float | None = Field(None, gt=0)  # None: the network's if both have the same optimizer, otherwise 0.12
+    lr: float | None = Field(
+        None, gt=0
+    )  # null: the network's if both have the same optimizer, otherwise 0.05, in one pass 0.12
     l2: float = Field(0.0, ge=0)  # adds l2 * w to the gradient of a row
     l2_kind: Literal["lazy", "dense"] = (
         "lazy"  # lazy: a row catches up when it is next touched; dense: every row in every step
@@ -44,7 +46,7 @@ class EmbeddingSettings(Settings):
 class StopSettings(Settings):
     """Looking at validation during a training. The best state is kept, not the last."""
 
-    patience: int | None = Field(None, ge=1)  # checks without improvement that end a training; null: no checks
+    patience: int | None = Field(2, ge=1)  # checks without improvement that end a training; null: no checks
     checks: int = Field(1, ge=1)  # per epoch
     metric: Literal["logloss", "auc"] = "logloss"  # what decides
     rows: int | None = Field(None, ge=1)  # validation rows of a check; null: all
@@ -54,14 +56,17 @@ class StopSettings(Settings):
 class TrainSettings(Settings):
     """How one network is trained on one data set."""
 
+    rates: ClassVar[dict[str, float]] = {"adagrad": 0.12, "adamw": 0.001}  # of the layers, unless one is given
+    table_rate: ClassVar[float] = 0.05  # of tables with Adagrad below layers with AdamW
+
     batch_size: int = Field(512, ge=1)  # rows per step
-    epochs: float = Field(1.0, gt=0)  # passes over the training rows; may be a part of one
+    epochs: float = Field(20.0, gt=0)  # passes over the training rows, at most; may be a part of one
     optimizer: Literal["adagrad", "adamw"] = "adamw"  # of the layers; tables have Adagrad
-    lr: float = Field(0.002, gt=0)  # unless given: 0.002 for AdamW, 0.12 for Adagrad
+    lr: float = Field(0.001, gt=0)  # unless given: 0.001 for AdamW, in one pass 0.002; 0.12 for Adagrad
     eps: float = Field(1e-2, gt=0)  # of Adagrad
     weight_decay: float = Field(0.0, ge=0)  # of AdamW
     schedule: Literal["cosine", "constant", "plateau"] = (
-        "cosine"  # of the rate: falling along a cosine to zero, constant, or cut when validation stops improving
+        "plateau"  # of the rate: falling along a cosine to zero, constant, or cut when validation stops improving
     )
     stop: StopSettings = StopSettings()
     average: float | None = Field(None, gt=0, lt=1)  # of the layers' weights over the steps, 0.999 for example
@@ -94,17 +99,29 @@ class TrainSettings(Settings):
         if not isinstance(given, dict):
             return given
         optimizer = given.get("optimizer", cls.model_fields["optimizer"].default)
-        filled = {"lr": RATES[optimizer], **given} if optimizer in RATES else given
+        filled = {"lr": cls.rates[optimizer], **given} if optimizer in cls.rates else given
         tables = filled.get("embeddings", {})
         if isinstance(tables, EmbeddingSettings):
             tables = tables.model_dump()
         unset = isinstance(tables, dict) and tables.get("lr") is None
         if optimizer == "adamw" and unset and tables.get("optimizer") != "adam":
-            filled = {**filled, "embeddings": {**tables, "lr": RATES["adagrad"]}}
+            filled = {**filled, "embeddings": {**tables, "lr": cls.table_rate}}
         return filled
 
 
-class SupernetSettings(TrainSettings):
+class OnePass(TrainSettings):
+    """One pass without a look at validation: for trainings of which many are compared, such as queries of a search."""
+
+    rates: ClassVar[dict[str, float]] = {"adagrad": 0.12, "adamw": 0.002}
+    table_rate: ClassVar[float] = 0.12
+
+    epochs: float = Field(1.0, gt=0)
+    lr: float = Field(0.002, gt=0)
+    schedule: Literal["cosine", "constant", "plateau"] = "cosine"
+    stop: StopSettings = StopSettings(patience=None)
+
+
+class SupernetSettings(OnePass):
     """How a weight-sharing supernet is trained."""
 
     optimizer: Literal["adagrad", "adamw"] = "adagrad"

@@ -320,7 +320,8 @@ def check_validation(data: PreparedData) -> None:
     why = "it is empty" if not rows else f"its labels are all {rate:.0f}"
     raise DataError(
         f"the validation split of {data.path} cannot tell when to stop training: {why}.",
-        "Prepare the data with more validation rows, or train without early stopping: stop.patience=null schedule=cosine",
+        "Prepare the data with more validation rows, or train a fixed number of passes: stop.patience=null schedule=cosine "
+        "epochs=1 (of a search: final.train.stop.patience=null and so on)",
     )
 
 

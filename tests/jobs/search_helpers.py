@@ -17,9 +17,9 @@ def small_search(data: Path | str, **changes: Any) -> CtrSearchConfig:
         "warmup": {"data_share": 0.05, "least_steps": 10},
         "score": {"batches": 2, "batch_size": 64},
         "search": {"method": "evolution", "population": 6, "generations": 3, "children": 2, "tournament": 4},
-        "final": {"candidates": 2, "rows": 2000},
     }
-    return check_settings(CtrSearchConfig, {**settings, **changes}, "the test")
+    final = {"train": {"epochs": 1}} | changes.pop("final", {"candidates": 2, "rows": 2000})
+    return check_settings(CtrSearchConfig, {**settings, "final": final, **changes}, "the test")
 
 
 def as_yaml(config: CtrSearchConfig, path: Path) -> Path:

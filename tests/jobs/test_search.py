@@ -104,7 +104,12 @@ def test_one_shot_evaluator_and_random_search(criteo_data, tmp_path: Path):
         evaluator="shared-weights",
         shared_weights={"steps": 5, "batch_size": 64, "valid_rows": 500},
         search={"method": "random", "candidates": 4},
-        final={"candidates": 1, "rows": 1000, "retrain_on": "train+valid"},
+        final={
+            "candidates": 1,
+            "rows": 1000,
+            "retrain_on": "train+valid",
+            "retrain_settings": {"epochs": 0.2, "schedule": "cosine", "stop": {"patience": None}},
+        },
     )
     result = search(config, tmp_path / "one")
     assert result.objectives == {"valid_logloss": "min"}

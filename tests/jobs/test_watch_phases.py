@@ -33,7 +33,7 @@ CTR: dict[str, Any] = {
     "warmup": {"data_share": 0.02, "least_steps": 3},
     "score": {"proxies": PROXIES, "batches": 2, "batch_size": 32},
     "search": {"method": "random", "candidates": 3},
-    "final": {"candidates": 2, "seeds": 2, "rows": 500},
+    "final": {"candidates": 2, "seeds": 2, "rows": 500, "train": {"epochs": 1}},
 }
 IMAGES: dict[str, Any] = {
     "space": {"name": "nasbench101", "network": {"channels": 8, "cells": 1, "stacks": 2}},

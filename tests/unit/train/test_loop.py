@@ -20,7 +20,7 @@ from recnas.train.checkpoint import load_latest, save
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork, NotFinite, SupernetPaths, Trainer
 from recnas.train.paths import PathSampler
-from recnas.train.settings import SupernetSettings, TrainSettings
+from recnas.train.settings import OnePass, SupernetSettings, TrainSettings
 
 
 @pytest.fixture(autouse=True)
@@ -131,7 +131,7 @@ BFLOAT16 = """
 import sys
 import torch
 from recnas.data.prepared import PreparedData
-from recnas.train.settings import SupernetSettings, TrainSettings
+from recnas.train.settings import OnePass, SupernetSettings, TrainSettings
 sys.path.insert(0, sys.argv[2])
 from test_loop import make
 torch.set_num_threads(1)
@@ -163,9 +163,11 @@ def test_rates_follow_the_optimizer_unless_given():
     def rates(settings: TrainSettings) -> tuple[float, float | None]:
         return settings.lr, settings.embeddings.lr
 
-    assert rates(TrainSettings()) == (0.002, 0.12)  # AdamW for the layers, Adagrad for the tables
+    assert rates(TrainSettings()) == (0.001, 0.05)  # AdamW for the layers, Adagrad for the tables
+    assert rates(OnePass()) == (0.002, 0.12)
     assert rates(TrainSettings(optimizer="adagrad")) == (0.12, None)
     assert rates(TrainSettings(lr=0.01, embeddings={"lr": 0.05})) == (0.01, 0.05)
     assert rates(SupernetSettings()) == (0.12, None)
     assert rates(SupernetSettings(optimizer="adamw")) == (0.002, 0.12)
+    assert rates(TrainSettings(embeddings={"optimizer": "adam"})) == (0.001, None)
     assert TrainSettings(**TrainSettings().model_dump()) == TrainSettings()

@@ -54,4 +54,4 @@ def test_a_watch_continues_where_it_was() -> None:
 
 def test_a_plateau_needs_checks() -> None:
     with pytest.raises(ValidationError, match=r"set stop\.patience"):
-        TrainSettings(schedule="plateau")
+        TrainSettings(schedule="plateau", stop={"patience": None})
