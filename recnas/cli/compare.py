@@ -105,6 +105,8 @@ def _config(args: argparse.Namespace) -> CompareConfig:
         "budget": args.budget and _times(args.budget),
     }
     values |= {key: value for key, value in said.items() if value is not None}
+    if said["models"] and "all" not in said["models"]:  # fewer than the config has: options of the others are not needed
+        values["options"] = {name: given for name, given in values.get("options", {}).items() if name in said["models"]}
     faults = apply_overrides(values, own)
     training = values.pop("train", None) or {}
     faults += apply_overrides(training, of_training)

@@ -92,3 +92,11 @@ def test_mistakes_are_explained(criteo_data, tmp_path: Path, capsys, words: list
 def test_options_of_another_library_are_refused(criteo_data, tmp_path: Path):
     with pytest.raises(ConfigError, match="sklearn-lr is a model of another library"):
         compare(criteo_data, tmp_path / "run", ["sklearn-lr"], settings=QUICK, options={"sklearn-lr": {"C": 1}})
+
+
+def test_fewer_models_than_the_config_has_need_no_options_of_the_others(criteo_data, tmp_path: Path):
+    config = {"models": ["lr", "fm"], "seeds": 1, "train": {"epochs": 0.05}, "options": {"fm": {"dense_fields": False}}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
+    command = ["compare", str(tmp_path / "mine.yaml"), "--data", str(criteo_data.path), "--quiet", "--workers", "1"]
+    assert main([*command, "--out", str(tmp_path / "run"), "--models", "lr"]) == 0
+    assert main([*command, "--out", str(tmp_path / "other"), "--models", "lr", "options.fm.lr=0.1"]) == 2
