@@ -45,7 +45,7 @@ STREAMS = {
     "scored-architectures": "jobs/score.py",
     "sampled-cells": "jobs/score_cells.py",
     "table-architectures": "jobs/bench.py",
-    "forecast": "jobs/forecast.py",
+    "forecast": "tasks/forecast.py",
 }
 
 
