@@ -109,6 +109,10 @@ def _config(args: argparse.Namespace) -> CompareConfig:
     faults = apply_overrides(values, own)
     training = values.pop("train", None) or {}
     faults += apply_overrides(training, of_training)
+    least = {"seeds": 1, "seed": 0, "tune": 0}
+    faults += [
+        f"--{name} must be at least {n}" for name, n in least.items() if said[name] is not None and said[name] < n
+    ]
     source = named or "the command"
     settings = check_settings(TrainSettings, training, source, faults, of_training)
     config = check_settings(CompareConfig, {**values, "train": settings}, source, (), own)
