@@ -156,6 +156,7 @@ def run_other_model(
         "embedding_params": fitted.embedding_params,
         "macs": fitted.macs,
         "train_rows": rows,
+        "trained_rows": rows,  # counted as one pass, however the library goes over them
         "seconds": seconds,
         "rows_per_second": rows / seconds,
     }

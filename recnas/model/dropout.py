@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 _STEP_STRIDE = 0x9E3779B97F4A7C15  # odd: consecutive (seed, step) pairs land far apart
 _SEEDS = 2**63
+_LEVELS = 2**16
 
 
 class Draws:
@@ -28,7 +29,11 @@ class Draws:
 
 
 class Dropout(nn.Module):
-    """Usual dropout, drawing from the network's own `Draws`."""
+    """Usual dropout, drawing from the network's own `Draws`.
+
+    An element is dropped where a whole number from 0 to 65,535 is below a limit. Four such numbers are cut from every
+    64 random bits: `bernoulli_` draws one number per element, and took a quarter of a training step on a CPU.
+    """
 
     def __init__(self, share: float, draws: Draws) -> None:
         super().__init__()
@@ -37,5 +42,9 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.share == 0:
             return x
-        kept = torch.empty_like(x).bernoulli_(1 - self.share, generator=self.draws.generator(x.device))
-        return x * kept.mul_(1 / (1 - self.share))
+        limit = min(round(self.share * _LEVELS), _LEVELS - 1)
+        bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
+        bits.random_(-(2**63), None, generator=self.draws.generator(x.device))
+        numbers = bits.view(torch.int16)[: x.numel()].view(x.shape)  # from -32,768
+        kept = (numbers >= limit - _LEVELS // 2).to(x.dtype)
+        return x * kept.mul_(_LEVELS / (_LEVELS - limit))

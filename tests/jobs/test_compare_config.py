@@ -1,0 +1,94 @@
+"""`recnas compare` from a config: options of one model, and a budget of tuning in training rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from recnas.cli.main import main
+from recnas.errors import ConfigError
+from recnas.jobs.compare import compare
+from recnas.train.settings import TrainSettings
+
+QUICK = TrainSettings(epochs=0.2, batch_size=256, lr=0.03, embeddings={"width": 4})
+
+
+def events(run: Path, kind: str, model: str | None = None) -> list[dict]:
+    lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["event"] == kind and model in (None, line["id"])]
+
+
+def test_a_budget_is_spent_by_every_model_and_not_exceeded(criteo_data, tmp_path: Path):
+    board = compare(criteo_data, tmp_path / "run", ["lr", "fm", "dnn"], settings=QUICK, seeds=1, budget=0.7)
+    rows = criteo_data.rows("train")
+    for model in ("lr", "fm", "dnn"):
+        trials = events(tmp_path / "run", "trial", model)
+        spent = [line["trained_rows"] for line in trials]
+        assert len(trials) >= 3
+        # A training ends with a whole step; the largest batch of the grid is 4,096.
+        assert abs(sum(spent) - 0.7 * rows) <= 0.2 * rows + 4096
+        assert [line["trial"] for line in trials] == list(range(len(trials)))
+        (row,) = (row for row in board["models"] if row["id"] == model)
+        assert row["trained_rows"] == sum(spent) + sum(
+            line["trained_rows"] for line in events(tmp_path / "run", "seed", model)
+        )
+    assert board["budget"] == 0.7
+
+
+def test_a_budget_that_was_interrupted_is_spent_on_the_same_trials(criteo_data, tmp_path: Path):
+    compare(criteo_data, tmp_path / "whole", ["lr", "fm"], settings=QUICK, seeds=1, budget=0.5)
+    cut = tmp_path / "cut"
+    compare(criteo_data, cut, ["lr", "fm"], settings=QUICK, seeds=1, budget=0.5)
+    lines = (cut / "ledger.jsonl").read_text().splitlines(keepends=True)
+    (cut / "ledger.jsonl").write_text("".join(lines[:3]))
+    compare(criteo_data, cut, ["lr", "fm"], settings=QUICK, seeds=1, budget=0.5)
+
+    def trials(run: Path) -> dict:
+        return {(line["id"], line["trial"]): (line["choice"], line["valid"]) for line in events(run, "trial")}
+
+    assert trials(cut) == trials(tmp_path / "whole")
+
+
+def test_a_config_says_what_is_compared_and_options_reach_one_model_only(criteo_data, tmp_path: Path, capsys):
+    config = {
+        "models": ["dnn", "deepfm"],
+        "seeds": 2,
+        "train": {"epochs": 0.1, "batch_size": 256, "embeddings": {"width": 4}},
+        "options": {"dnn": {"hidden": [8], "lr": 0.01, "embeddings": {"l2": 0.001}}},
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
+    run = tmp_path / "run"
+    command = ["compare", str(tmp_path / "mine.yaml"), "--data", str(criteo_data.path), "--out", str(run), "--quiet",
+               "--workers", "1", "--seeds", "1", "lr=0.004", "options.deepfm.dropout=0.3"]  # fmt: skip
+    assert main(command) == 0
+    (dnn,), (deepfm,) = events(run, "seed", "dnn"), events(run, "seed", "deepfm")
+    assert dnn["choice"]["hidden"] == [8]
+    assert (dnn["choice"]["lr"], dnn["choice"]["embeddings.l2"], dnn["choice"]["dropout"]) == (0.01, 0.001, 0.0)
+    assert (deepfm["choice"]["lr"], deepfm["choice"]["embeddings.l2"], deepfm["choice"]["dropout"]) == (0.004, 0.0, 0.3)
+    assert dnn["params"] < deepfm["params"] / 100
+    assert "best epoch" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--budget", "lots"], "Write for example: --budget 20x"),
+        (["--budget", "2x", "--tune", "3"], "--tune and --budget both say how much is tuned"),
+        (["options.dnn.crosses=3"], "crosses"),
+        (["options.fm.lr=0.1"], "options fm is not among the models that are compared"),
+        (["options.dnn.lr=-1"], "lr"),
+    ],
+)
+def test_mistakes_are_explained(criteo_data, tmp_path: Path, capsys, words: list[str], said: str):
+    command = ["compare", "--data", str(criteo_data.path), "--out", str(tmp_path / "run"), "--models", "dnn", "--quiet"]
+    assert main([*command, *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_options_of_another_library_are_refused(criteo_data, tmp_path: Path):
+    with pytest.raises(ConfigError, match="sklearn-lr is a model of another library"):
+        compare(criteo_data, tmp_path / "run", ["sklearn-lr"], settings=QUICK, options={"sklearn-lr": {"C": 1}})
