@@ -12,14 +12,14 @@ What is in the ledger is not run again: a run that was killed goes on, and more 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from recnas.bench.bootstrap import row_sums
+from recnas.bench.bootstrap import RowSums, row_sums
 from recnas.bench.entrants import Choice, Entrant, OtherLibrary, Trainable
 from recnas.bench.floor import guess_logits
 from recnas.bench.leaderboard import TrainedModel, headline, ranked, write_board
@@ -101,6 +101,12 @@ def compare(
     return board
 
 
+def _judged_on_test(data: PreparedData) -> Callable[[np.ndarray], RowSums]:
+    """What a board needs of any logits of the test rows."""
+    label = np.asarray(data.array("test", "label"))
+    return lambda logits: row_sums(logits, label)
+
+
 def _board(
     data: PreparedData,
     models: list[TrainedModel],
@@ -109,9 +115,8 @@ def _board(
     skipped: dict[str, str],
     **asked: Any,
 ) -> Leaderboard:
-    label = np.asarray(data.array("test", "label"))
     train_rate = data.manifest["click_rate"]["train"]
-    guess = row_sums(guess_logits(train_rate or 0.0, data.rows("train"), len(label)), label)
+    guess = _judged_on_test(data)(guess_logits(train_rate or 0.0, data.rows("train"), data.rows("test")))
     rows = ranked(models, reference.id, guess)
     return Leaderboard(
         data=data.fingerprint,
@@ -175,7 +180,7 @@ class _Comparison:
 
     def outcome(self, choices: dict[str, Choice], seeds: Sequence[int]) -> tuple[list[TrainedModel], dict[str, str]]:
         """The models that came through, and by label why the others did not."""
-        label = np.asarray(self.data.array("test", "label"))
+        judged = _judged_on_test(self.data)
         models, failed = [], {}
         for entrant in self.entrants:
             trained = self.journal.seeds(entrant.id)
@@ -192,7 +197,7 @@ class _Comparison:
                     searched=entrant.searched,
                     trials=list(self.journal.trials(entrant.id).values()),
                     seeds=lines,
-                    sums=[row_sums(np.load(file), label) for file in files],
+                    sums=[judged(np.load(file)) for file in files],
                     latency=self.journal.latency(entrant.id),
                 )
             )
