@@ -41,11 +41,11 @@ STREAMS = {
     "darts-valid": "tasks/gradient/darts.py",
     "importance-rows": "serve/importance.py",
     "importance-order": "serve/importance.py",
-    "tuning-trials": "jobs/compare/entrants.py",
+    "tuning-trials": "bench/entrants.py",
     "scored-architectures": "jobs/score.py",
     "sampled-cells": "jobs/score_cells.py",
     "table-architectures": "jobs/bench.py",
-    "forecast": "jobs/forecast.py",
+    "forecast": "tasks/forecast.py",
 }
 
 

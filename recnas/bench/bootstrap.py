@@ -24,12 +24,12 @@ Shortcuts, each checked against the plain computation by a test:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from recnas.errors import DataError
+from recnas.runs.results import PairedDifference
 
 GROUPS = 2**14
 _AT_A_TIME = 64  # resamples per matrix product
@@ -48,25 +48,6 @@ class RowSums:
     losses: np.ndarray
     above: np.ndarray  # over clicks: share of all non-clicks scored lower, ties as half
     below: np.ndarray  # over non-clicks: share of all clicks scored higher, ties as half
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Model less reference. A negative log loss and a positive AUC are in the model's favour."""
-
-    logloss: float
-    logloss_interval: Interval
-    auc: float | None
-    auc_interval: Interval | None
-    real: bool  # the interval of the log loss does not contain zero
-    resamples: int
-    level: float
-
-    def to_dict(self) -> dict[str, Any]:
-        found = asdict(self)
-        for name in ("logloss_interval", "auc_interval"):
-            found[name] = None if found[name] is None else list(found[name])
-        return found
 
 
 def row_sums(logits: np.ndarray, label: np.ndarray, groups: int = GROUPS, weight: np.ndarray | None = None) -> RowSums:
@@ -121,7 +102,7 @@ def paired_bootstrap(
     resamples: int = 2000,
     level: float = 0.95,
     seed: int = 0,
-) -> Difference:
+) -> PairedDifference:
     """Compare two models by their seeds' sums on the same rows."""
     first, n_groups = model[0], len(model[0].rows)
     for other in (*model, *reference):
@@ -148,7 +129,7 @@ def paired_bootstrap(
         aucs.append(auc)
     interval = _interval(np.concatenate(losses), level)
     assert interval is not None
-    return Difference(
+    return PairedDifference(
         logloss=_mean(model, "logloss") - _mean(reference, "logloss"),
         logloss_interval=interval,
         auc=_mean(model, "auc") - _mean(reference, "auc") if has_auc else None,

@@ -20,6 +20,7 @@ from recnas.errors import ConfigError
 
 if TYPE_CHECKING:
     from recnas.jobs.compare.settings import CompareConfig
+    from recnas.runs.results import ComparedModel, Leaderboard, MetricColumn
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         how=execution(args),
     )
     if args.json:
-        print_json(board)
+        print_json(board.to_json())
         return 0
     _print(board, args.out)
     return 0
@@ -110,6 +111,10 @@ def _config(args: argparse.Namespace) -> CompareConfig:
     faults = apply_overrides(values, own)
     training = values.pop("train", None) or {}
     faults += apply_overrides(training, of_training)
+    least = {"seeds": 1, "seed": 0, "tune": 0}
+    faults += [
+        f"--{name} must be at least {n}" for name, n in least.items() if said[name] is not None and said[name] < n
+    ]
     source = named or "the command"
     settings = check_settings(TrainSettings, training, source, faults, of_training)
     config = check_settings(CompareConfig, {**values, "train": settings}, source, (), own)
@@ -128,56 +133,53 @@ def _times(text: str) -> float:
         ) from None
 
 
-def _print(board: dict[str, Any], out: str) -> None:
+def _print(board: Leaderboard, out: str) -> None:
     from recnas.report.headline import floor_lines, headline
-    from recnas.runs.results import Leaderboard
 
-    typed = Leaderboard.model_validate(board)
-    header = ["model", *(metric["title"] for metric in board["metrics"]), f"vs {board['reference']}", "95 % interval", "verdict",
+    header = ["model", *(metric.title for metric in board.metrics), f"vs {board.reference}", "95 % interval", "verdict",
               "params", "MFLOPs", "p50/p99 ms @1", "@512", "rows/s", "best epoch", "trained on"]  # fmt: skip
-    print(table([_cells(row, board["reference"], board["metrics"]) for row in board["models"]], header))
-    if board["tune"] or board["budget"]:
-        for row in board["models"]:
-            chosen = " ".join(f"{name}={value}" for name, value in row["choice"].items())
-            print(f"{row['model']}: best of {row['trials']} trial(s) on validation: {chosen}")
-    if below := floor_lines(typed):
+    print(table([_cells(row, board) for row in board.models], header))
+    if board.tune or board.budget:
+        for row in board.models:
+            chosen = " ".join(f"{name}={value}" for name, value in row.choice.items())
+            print(f"{row.model}: best of {row.trials} trial(s) on validation: {chosen}")
+    if below := floor_lines(board):
         print("warning:", " ".join(below))
-    if said := headline(typed):
+    if said := headline(board):
         print(said)
-    for kind in ("failed", "skipped"):
-        for label, reason in board[kind].items():
+    for kind, reasons in (("failed", board.failed), ("skipped", board.skipped)):
+        for label, reason in reasons.items():
             print(f"{kind}: {label}: {reason}")
-    if len(board["seeds"]) == 1:
+    if len(board.seeds) == 1:
         print("one seed: the intervals hold the noise of the test rows, not that of training; use --seeds 3 or more")
     print(
-        f"{len(board['seeds'])} seed(s), {board['tune']} tuning trial(s) per model, {board['rows']['test']:,} test rows; "
+        f"{len(board.seeds)} seed(s), {board.tune} tuning trial(s) per model, {board.rows['test']:,} test rows; "
         f"everything: {out}/leaderboard.csv, leaderboard.json"
     )
 
 
-def _cells(row: dict[str, Any], reference: str, metrics: list[dict[str, Any]]) -> list[str]:
-    def figure(metric: str, digits: int) -> str:
-        found = row["test"][metric]
-        if found["mean"] is None:
+def _cells(row: ComparedModel, board: Leaderboard) -> list[str]:
+    def figure(metric: MetricColumn) -> str:
+        spread = row.value("test", metric.name)
+        if spread.mean is None:
             return "-"
-        spread = f" ± {found['std']:.{digits}f}" if found["std"] is not None else ""
-        return f"{found['mean']:.{digits}f}{spread}"
+        around = f" ± {spread.std:.{metric.digits}f}" if spread.std is not None else ""
+        return f"{spread.mean:.{metric.digits}f}{around}"
 
-    difference = row["difference"]
-    delta = f"{difference['logloss']:+.5f}" if difference else "-"
-    interval = "[{:+.5f}, {:+.5f}]".format(*difference["logloss_interval"]) if difference else "-"
-    own = "reference" if row["model"] == reference else None
-    verdict = ", ".join(word for word in (own, row["verdict"]) if word) or "-"
-    latency = row["latency"]
+    difference, latency = row.difference, row.latency
+    delta = f"{difference.logloss:+.5f}" if difference else "-"
+    interval = "[{:+.5f}, {:+.5f}]".format(*difference.logloss_interval) if difference else "-"
+    own = "reference" if row.model == board.reference else None
+    verdict = ", ".join(word for word in (own, row.verdict) if word) or "-"
 
     def times(size: int) -> str:
         return f"{latency[f'p50_ms_{size}']:.2f}/{latency[f'p99_ms_{size}']:.2f}" if latency else "-"
 
-    epochs = [epoch for epoch in row["best_epochs"] if epoch is not None]
-    spent = row["trained_rows"] / row["train_rows"] if row["train_rows"] else 0.0
+    epochs = [epoch for epoch in row.best_epochs if epoch is not None]
+    spent = row.trained_rows / row.train_rows if row.train_rows else 0.0
     return [
-        row["model"], *(figure(metric["name"], metric["digits"]) for metric in metrics),
-        delta, interval, verdict, f"{row['params']:,}", "-" if row["flops"] is None else f"{row['flops'] / 1e6:.2f}",
-        times(1), times(512), "-" if row["rows_per_second"] is None else f"{row['rows_per_second']:,.0f}",
+        row.model, *map(figure, board.metrics),
+        delta, interval, verdict, f"{row.params:,}", "-" if row.flops is None else f"{row.flops / 1e6:.2f}",
+        times(1), times(512), "-" if row.rows_per_second is None else f"{row.rows_per_second:,.0f}",
         " ".join(f"{epoch:g}" for epoch in epochs) or "-", f"{spent:.1f}x",
     ]  # fmt: skip

@@ -21,9 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
     from recnas.errors import ConfigError
-    from recnas.jobs.forecast import check_fits, forecast
     from recnas.machine import default_workers
     from recnas.progress import duration, human_bytes
+    from recnas.tasks.forecast import check_fits, forecast
     from recnas.tasks.registry import load_search
     from recnas.tasks.settings import CtrSearchConfig
 

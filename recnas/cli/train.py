@@ -61,18 +61,16 @@ def run(args: argparse.Namespace) -> int:
     if not ranks.first:
         return 0
     if args.json:
-        print_json(result)
+        print_json(result.to_json())
         return 0
     print(
-        f"{result['key']}: {result['params']:,} parameters, {result['macs']:,} multiply-adds per row, {len(result['seeds'])} seed(s)"
+        f"{result.key}: {result.params:,} parameters, {result.macs:,} multiply-adds per row, {len(result.seeds)} seed(s)"
     )
-    for split in [split for split in ("valid", "test") if split in result]:
-        parts = []
-        for metric, found in result[split].items():
-            spread = f" ± {found['std']:.5f}" if found["std"] is not None else ""
-            parts.append(f"{metric} {found['mean']:.5f}{spread}")
-        print(f"  {split:<5}  {'  '.join(parts)}")
-    if below := not_better(result["test"].get("normalized_entropy", {}).get("mean")):
+    for split, spreads in (("valid", result.valid), ("test", result.test)):
+        if spreads:
+            print(f"  {split:<5}  {'  '.join(f'{name} {spread}' for name, spread in spreads.items())}")
+    entropy = result.test.get("normalized_entropy")
+    if below := not_better(None if entropy is None else entropy.mean):
         print(
             f"warning: {below}, on test. Usual reasons: dense columns that are far from the size of one, a rate that is "
             "too high (lr=0.0005), or too few rows"

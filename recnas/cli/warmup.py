@@ -40,16 +40,16 @@ def run(args: argparse.Namespace) -> int:
     if not ranks.first:
         return 0
     if args.json:
-        print_json(result)
+        print_json(result.to_json())
         return 0
     print(
-        f"warmed up on {config.warmup.data_share:.2%} of the training rows: {result['steps']:,} steps in {duration(result['seconds'])}"
+        f"warmed up on {config.warmup.data_share:.2%} of the training rows: {result.steps:,} steps in {duration(result.seconds)}"
     )
-    checked = result["valid_logloss_of_subnets"]
-    if checked["archs"]:
-        spread = f" ± {checked['std']:.5f}" if checked["std"] is not None else ""
+    checked = result.valid_logloss_of_subnets
+    if checked.mean is not None:
+        spread = f" ± {checked.std:.5f}" if checked.std is not None else ""
         print(
-            f"validation log loss of {checked['archs']} random subnets with the shared weights: {checked['mean']:.5f}{spread}"
+            f"validation log loss of {checked.archs} random subnets with the shared weights: {checked.mean:.5f}{spread}"
         )
     print(f"supernet: {args.out}")
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from recnas.proxies.base import Stats
 from recnas.proxies.gradients import GradientMoments, batch_gradients
 from recnas.proxies.network import ScoringBatch
 from recnas.proxies.sigeo import fisher_rao_term, zico_term
+from recnas.runs.records import TwoLayerTraining
 from recnas.seeds import stream
 
 STATISTICS = {
@@ -103,12 +104,12 @@ class TrainAndMeasure:
 
     settings: Experiment1
 
-    def open(self) -> Callable[[tuple[int, int]], dict[str, Any]]:
+    def open(self) -> Callable[[tuple[int, int]], TwoLayerTraining]:
         images = load(self.settings)
         return lambda task: train_and_measure(self.settings, images, *task)
 
 
-def train_and_measure(settings: Experiment1, images: Images, seed: int, width: int) -> dict[str, Any]:
+def train_and_measure(settings: Experiment1, images: Images, seed: int, width: int) -> TwoLayerTraining:
     """One network from start to end."""
     x, y = images.train
     network = TwoLayer(x.shape[1], width, images.classes, seed)
@@ -136,7 +137,12 @@ def train_and_measure(settings: Experiment1, images: Images, seed: int, width: i
         }
     for loss in final.values():
         _check(loss, width, settings)
-    return {"statistics": [measured[stop] for stop in stops], **{name: float(loss) for name, loss in final.items()}}
+    return TwoLayerTraining(
+        seed=seed,
+        width=width,
+        statistics=[measured[stop] for stop in stops],
+        **{name: float(loss) for name, loss in final.items()},
+    )
 
 
 def _check(loss: Tensor, width: int, settings: Experiment1) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recnas.bench.nasbench201 import DATASETS, FOLDER, Nb201Table
 from recnas.engines.execution import Execution
@@ -31,9 +31,6 @@ from recnas.tasks.images import image_fingerprint
 from recnas.tasks.settings import GradientSearchConfig
 from recnas.tasks.table import TRAINED, table_fingerprint, test_accuracies
 from recnas.threads import computing_with
-
-if TYPE_CHECKING:
-    pass
 
 FINAL_EPOCHS = 200  # of the table's test accuracies
 

@@ -53,7 +53,7 @@ def search_task(task: Task, out: Path | str, how: Execution | None = None) -> Se
     """The same for a task that is made already."""
     how = how or Execution()
     if isinstance(task.config, CtrSearchConfig) and not (Path(out) / "manifest.json").exists():
-        from recnas.jobs.forecast import check_fits, forecast
+        from recnas.tasks.forecast import check_fits, forecast
 
         check_fits(forecast(task.config, how.workers_here))
     threads = settle_threads(out, task.threads or how.threads)

@@ -34,6 +34,7 @@ from recnas.engines.execution import Execution
 from recnas.errors import ConfigError
 from recnas.evaluators.two_layer import STATISTICS, Experiment1, TrainAndMeasure, load
 from recnas.runs.folder import RunDir, write_json
+from recnas.runs.records import TwoLayerTraining, read_lines
 
 KIND = "experiment1"
 
@@ -52,29 +53,30 @@ def experiment1(settings: Experiment1, out: Path | str, how: Execution | None = 
     run = RunDir.create(out, KIND, settings=facts, data={"fingerprint": images.fingerprint(), "train": rows}, threads=1)
     tasks = [(seed, width) for seed in range(settings.seeds) for width in settings.widths]
     with run.locked():
-        found = {(event["seed"], event["width"]): event for event in run.ledger.read()}
-        rest = [task for task in tasks if task not in found]
+        lines: list[TwoLayerTraining] = read_lines(KIND, run.ledger.read(), str(run.ledger.path))
+        trained = {(line.seed, line.width): line for line in lines}
+        rest = [task for task in tasks if task not in trained]
         how.progress.phase("train", len(rest), "networks")
         with how.open(TrainAndMeasure(settings)) as engine:
-            for task, result in zip(rest, engine.map(rest)):
-                found[task] = {"event": "network", "seed": task[0], "width": task[1], **result}
-                run.ledger.append(found[task])
+            for task, line in zip(rest, engine.map(rest)):
+                trained[task] = line
+                run.ledger.append(line.to_json())
                 how.progress.advance(1)
         how.progress.end()
-        table = correlations([found[task] for task in tasks], settings)
+        table = correlations([trained[task] for task in tasks], settings)
         write_json(run.path / "result.json", {"data": settings.data, "networks": len(tasks), "rows": table})
     return table
 
 
-def correlations(events: Sequence[dict[str, Any]], settings: Experiment1) -> list[dict[str, Any]]:
+def correlations(lines: Sequence[TwoLayerTraining], settings: Experiment1) -> list[dict[str, Any]]:
     """Rank correlation of each statistic with minus the final losses, over the widths."""
-    by_width = [[event for event in events if event["width"] == width] for width in settings.widths]
+    by_width = [[line for line in lines if line.width == width] for width in settings.widths]
     rows = []
     for name, better in STATISTICS.items():
         for level, share in enumerate(settings.warmup):
-            values = [better * fmean(event["statistics"][level][name] for event in some) for some in by_width]
+            values = [better * fmean(line.statistics[level][name] for line in seeds) for seeds in by_width]
             for split in ("train", "test"):
-                truth = [-fmean(event[f"{split}_loss"] for event in some) for some in by_width]
+                truth = [-fmean(getattr(line, f"{split}_loss") for line in seeds) for seeds in by_width]
                 figures = rank_correlation(values, truth, resamples=settings.resamples).to_dict()
                 rows.append({"statistic": name, "warmup": share, "loss": split, **figures})
     return rows

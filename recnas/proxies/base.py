@@ -48,6 +48,11 @@ class Statistic(Protocol):
     @classmethod
     def compute(cls, stats: Stats) -> Self: ...
 
+    @classmethod
+    def passes(cls, batches: int, batch_size: int) -> float:
+        """What computing it costs beside the statistics it is made of, in batches passed forward and backward."""
+        ...
+
 
 S = TypeVar("S", bound=Statistic)
 
@@ -85,7 +90,7 @@ class Proxy(ABC):
     """
 
     name: str
-    needs: ClassVar[tuple[type, ...]] = ()
+    needs: ClassVar[tuple[type[Statistic], ...]] = ()
     higher_is_better: bool = True
     min_batches: int = 1
 

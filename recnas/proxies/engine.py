@@ -17,6 +17,13 @@ from recnas.proxies.base import Proxy, ProxyError, Score, Stats
 from recnas.proxies.network import ScoredNetwork, ScoringBatch
 
 
+def passes_of(proxies: Sequence[Proxy], batches: int, batch_size: int) -> float:
+    """What scoring one network costs, in batches passed forward and backward; statistics are shared."""
+    needs = {kind for proxy in proxies for kind in proxy.needs}
+    own = sum(not proxy.needs for proxy in proxies)  # a proxy without statistics makes a pass of its own
+    return own + sum(kind.passes(batches, batch_size) for kind in needs)
+
+
 def score(
     network: ScoredNetwork, batches: Sequence[ScoringBatch], proxies: Sequence[Proxy], seed: int = 0
 ) -> dict[str, Score]:

@@ -51,6 +51,10 @@ class GradientMoments:
     losses: tuple[float, ...]
 
     @classmethod
+    def passes(cls, batches: int, batch_size: int) -> float:
+        return batches
+
+    @classmethod
     def compute(cls, stats: Stats) -> Self:
         """One forward and one backward pass per batch."""
         names = list(stats.network.params)

@@ -32,6 +32,7 @@ from recnas.proxies.recorded_pass import RecordedPass, dead_reason
 # Numbers held at a time: of per-sample gradients of one layer, of products of pairs, of whole gradients.
 _PIECE = 2**24
 _ROWS = 2**26
+_FREE_ROWS = 128  # the matrix of a batch of so many costs about one more pass of it; measured at 256 and 512
 _PATCHES = 2**19  # of what a convolution reads, which stays in cache: whole patches would cost more than the products
 
 
@@ -42,6 +43,10 @@ class Gram:
     matrix: Tensor
     dead: str | None = None  # why the network has no gradients worth comparing; the matrix is zero then
     eps: float = 2.0**-23  # precision of the gradients it was made from
+
+    @classmethod
+    def passes(cls, batches: int, batch_size: int) -> float:
+        return batch_size / _FREE_ROWS
 
     @property
     def trace(self) -> float:
@@ -92,6 +97,10 @@ class ExactNtk(Gram):
     Couplings between examples (batch normalisation) are in it. Whole gradients are compared in blocks of
     examples that fit in memory; with several blocks later examples are differentiated again.
     """
+
+    @classmethod
+    def passes(cls, batches: int, batch_size: int) -> float:
+        return 1 + batch_size
 
     @classmethod
     def compute(cls, stats: Stats) -> Self:

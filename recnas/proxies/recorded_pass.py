@@ -70,6 +70,10 @@ class RecordedPass:
     def compute(cls, stats: Stats) -> Self:
         return cls(stats)
 
+    @classmethod
+    def passes(cls, batches: int, batch_size: int) -> float:
+        return 1  # over the first batch
+
     def __len__(self) -> int:
         """Examples in the batch."""
         return len(self.logits)
@@ -165,6 +169,10 @@ class FirstGradient:
 
     parameters: list[ParameterSums]
     dead: str | None
+
+    @classmethod
+    def passes(cls, batches: int, batch_size: int) -> float:
+        return 0  # sums over what the recorded pass holds
 
     @classmethod
     def compute(cls, stats: Stats) -> Self:

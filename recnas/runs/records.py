@@ -14,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from recnas.errors import RunError
 
-Metrics = dict[str, float | None]  # by name; None where it is not defined (AUC of one class)
+Metrics = dict[
+    str, float | int | None
+]  # by name, counts of rows among them; None where it is not defined (AUC of one class)
 
 
 class Record(BaseModel):
@@ -94,10 +96,12 @@ class SeedTraining(Record):
     event: Literal["seed"] = "seed"
     seed: int
     steps: int = 0
-    train_curve: list[tuple[int, float]] = []
+    seconds: float = 0.0
+    train_curve: list[tuple[int, float]]  # steps and mean losses since the last report
+    checks: list[Metrics] = []  # on validation, in order; "step" among them
+    best_epoch: float | None = None  # whose weights were kept; None without early stopping
     valid: Metrics | None = None
     test: Metrics | None = None
-    seconds: float = 0.0
 
 
 class CheckedSubnet(Record):
@@ -185,6 +189,17 @@ class ModelLatency(Record):
         return self.model_dump(exclude={"event", "id", "model"})
 
 
+class TwoLayerTraining(Record):
+    """A network of SiGeo's experiment 1."""
+
+    event: Literal["network"] = "network"
+    seed: int
+    width: int
+    statistics: list[dict[str, float]]  # after every warm-up
+    train_loss: float
+    test_loss: float
+
+
 SearchLine = Annotated[
     Candidate | Trained | FinalTest | PhaseBegun | PhaseDone | RandomTrace, Field(discriminator="event")
 ]
@@ -196,6 +211,7 @@ _LINES: dict[str, TypeAdapter[Any]] = {
     "warmup": TypeAdapter(CheckedSubnet),
     "bench": TypeAdapter(Trained),
     "scores": TypeAdapter(Scored),
+    "experiment1": TypeAdapter(TwoLayerTraining),
 }
 KINDS = tuple(_LINES)  # of runs whose lines are records
 

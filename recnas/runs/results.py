@@ -99,6 +99,10 @@ class Spread(Record):
     std: float | None = None
     values: tuple[float | None, ...] = ()
 
+    def __str__(self) -> str:
+        around = "" if self.std is None else f" ± {self.std:.5f}"
+        return "-" if self.mean is None else f"{self.mean:.5f}{around}"
+
 
 class TrainResult(Record):
     """`result.json` of a training."""
@@ -111,28 +115,44 @@ class TrainResult(Record):
     embedding_params: int
     valid: dict[str, Spread] = Field(default_factory=dict)
     test: dict[str, Spread] = Field(default_factory=dict)
-    worse_than_constant: bool = False
+    worse_than_constant: bool = False  # the mean loss is above that of always predicting the split's click rate
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, but for a split that was not evaluated."""
+        unread = {split for split in ("valid", "test") if not getattr(self, split)}
+        return self.model_dump(mode="json", exclude=unread)
+
+
+class SubnetLosses(Record):
+    """Over the random subnets that were checked."""
+
+    archs: int = 0
+    mean: float | None = None
+    std: float | None = None
 
 
 class WarmupResult(Record):
     """`result.json` of a warm-up."""
 
     share: float  # of the training rows
-    rows: int
     steps: int
+    rows: int
     batch_size: int
     seconds: float
-    valid_logloss_of_subnets: dict[str, float | None] = Field(default_factory=dict)
+    valid_logloss_of_subnets: SubnetLosses = SubnetLosses()
+
+    def to_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
 
 
 class PairedDifference(Record):
-    """Of two models on the same test rows; a negative log loss favours the first."""
+    """Of two models on the same test rows, the first less the other; a negative log loss favours the first."""
 
     logloss: float
     logloss_interval: tuple[float, float]
-    auc: float | None
+    auc: float | None  # None if all rows have one label
     auc_interval: tuple[float, float] | None
-    real: bool
+    real: bool  # the interval of the log loss does not contain zero
     resamples: int
     level: float
 
@@ -146,16 +166,16 @@ class ComparedModel(Record):
     searched: bool  # an architecture, rather than a hand-crafted model
     seeds: tuple[int, ...]
     trials: int
+    trained_rows: int = 0  # by tuning and by all seeds, every pass counted
+    best_epochs: tuple[float | None, ...] = ()  # by seed: whose weights were kept; None without early stopping
     choice: dict[str, Any]
     valid: dict[str, Spread]
     test: dict[str, Spread]
     params: int | None
     embedding_params: int | None
     macs: int | None
-    flops: int | None
     train_rows: int
-    trained_rows: int = 0  # by tuning and by all seeds, every pass counted
-    best_epochs: tuple[float | None, ...] = ()  # by seed: whose weights were kept; None without early stopping
+    flops: int | None
     latency: dict[str, float] | None
     rows_per_second: float | None
     difference: PairedDifference | None  # to the reference
@@ -191,9 +211,12 @@ class Leaderboard(Record):
     seeds: tuple[int, ...]
     tune: int
     budget: float | None = None  # of tuning, in times of the training rows
-    metrics: tuple[MetricColumn, ...] = ()
     guess: Metrics  # the constant guess: its click rate and test log loss
+    metrics: tuple[MetricColumn, ...] = ()
     models: tuple[ComparedModel, ...]
     headline: Headline | None
     failed: dict[str, str]
     skipped: dict[str, str] = Field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")  # a board says everything

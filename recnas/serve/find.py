@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from torch import nn
 
@@ -18,19 +18,21 @@ from recnas.errors import RunError
 from recnas.model.nasrec.subnet import Subnet
 from recnas.runs.folder import RunDir
 from recnas.runs.layout import file_name
+from recnas.runs.records import ModelTraining, SeedTraining, read_lines
 from recnas.space.nasrec.json import from_dict
 from recnas.train.recipe import model_options
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import net_shape
 
 _SEED = re.compile(r"seed-(\d+)")
+T = TypeVar("T", SeedTraining, ModelTraining)
 
 
 class Training(NamedTuple):
     """A network that is still to get its weights, and where these are."""
 
     folder: Path
-    event: dict[str, Any]  # the ledger's line
+    line: SeedTraining | ModelTraining  # of the ledger
     key: str
     described: dict[str, Any]
     network: nn.Module
@@ -63,43 +65,43 @@ def find_training(run: RunDir, names: list[str], schema: Callable[[], Schema]) -
 
 def _trained(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> Training:
     _check_names(run, names, 0)
-    events = [event for event in run.ledger.read() if event.get("event") == "seed"]
-    if not events:
+    lines: list[SeedTraining] = read_lines("train", run.ledger.read(), str(run.ledger.path))
+    if not lines:
         raise RunError(
             f"No training in {run.path} has finished yet.",
             f"Repeat the command it was started with (recnas train ... --out {run.path}): it continues.",
         )
-    event = _choose(str(run.path), events, names[-1] if names else "")
+    line = _choose(str(run.path), lines, names[-1] if names else "")
     manifest = run.manifest()
     settings = check_settings(TrainSettings, manifest["settings"], str(run.manifest_path))
     arch = from_dict(manifest["arch"])
     network = Subnet(arch, net_shape(schema(), settings))
-    folder = run.path / f"seed-{event['seed']}"
-    return Training(folder, event, arch.key, manifest["arch"], network, settings, {"arch": arch.key})
+    folder = run.path / f"seed-{line.seed}"
+    return Training(folder, line, arch.key, manifest["arch"], network, settings, {"arch": arch.key})
 
 
 def _compared(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> Training:
     """A model of `recnas compare --keep`; without a name, there must be but one."""
     _check_names(run, names, 1)
-    kept: dict[str, list[dict[str, Any]]] = {}
-    for event in run.ledger.read():
-        folder = run.path / "models" / f"{file_name(str(event.get('id')))}-seed-{event.get('seed')}"
-        if event.get("event") == "seed" and "failed" not in event and (folder / "model.json").exists():
-            kept.setdefault(event["id"], []).append({**event, "folder": folder})
+    kept: dict[str, list[ModelTraining]] = {}
+    lines = read_lines("compare", run.ledger.read(), str(run.ledger.path))
+    for line in (one for one in lines if isinstance(one, ModelTraining) and one.event == "seed"):
+        if line.failed is None and (_kept_in(run, line) / "model.json").exists():
+            kept.setdefault(line.id, []).append(line)
     if not kept:
         raise RunError(
             f"The comparison in {run.path} kept no weights.",
             "Compare again with --keep and another --out, or train one architecture: recnas train",
         )
     wanted = [name for name in names if name != "best" and not _SEED.fullmatch(name)]
-    labels = {events[0]["model"]: key for key, events in kept.items()}
+    labels = {lines[0].model: key for key, lines in kept.items()}
     key = (find_name(wanted[0]) or labels.get(wanted[0], wanted[0])) if wanted else next(iter(kept))
     if key not in kept or (not wanted and len(kept) > 1):
         asked = f"no model {wanted[0]!r}; {nearest(wanted[0], kept)}" if wanted else "several models"
         raise RunError(f"{run.path} has {asked}", f"Name one of: {', '.join(f'{run.path}:{name}' for name in kept)}")
     pick = names[-1] if names and names[-1] not in wanted else ""
-    event = _choose(f"{run.path}:{key}", kept[key], pick)
-    folder = event.pop("folder")
+    line = _choose(f"{run.path}:{key}", kept[key], pick)
+    folder = _kept_in(run, line)
     made_from = json.loads((folder / "model.json").read_text())
     settings = check_settings(TrainSettings, made_from["settings"], str(folder / "model.json"))
     if made_from["model"]["kind"] == "architecture":
@@ -111,7 +113,11 @@ def _compared(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> Tr
         options = model_options(key, settings, made_from["choice"])
         described = {"model": key, "options": options, "width": width}
         network = build(key, InputShape.of(schema(), width), options)
-    return Training(folder, event, key, described, network, settings, made_from)
+    return Training(folder, line, key, described, network, settings, made_from)
+
+
+def _kept_in(run: RunDir, line: ModelTraining) -> Path:
+    return run.path / "models" / f"{file_name(line.id)}-seed-{line.seed}"
 
 
 def _find(spec: str) -> tuple[RunDir, list[str]]:
@@ -152,15 +158,17 @@ def _winner(run: RunDir) -> RunDir:
     return RunDir.open(run.path / "winner")
 
 
-def _choose(where: str, events: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
+def _choose(where: str, lines: Sequence[T], wanted: str) -> T:
     """The ledger's line of the seed asked for; a seed without one has not finished."""
-    done = {int(event["seed"]): event for event in events}
+    done = {line.seed: line for line in lines}
     match = _SEED.fullmatch(wanted)
     if match is None:
-        scored = [event for event in done.values() if "valid" in event]
-        if wanted == "best" and scored:
-            return min(scored, key=lambda event: (event["valid"]["logloss"], event["seed"]))
-        return done[min(done)]
+        judged = [
+            (loss, line.seed)
+            for line in done.values()
+            if line.valid is not None and (loss := line.valid.get("logloss")) is not None
+        ]
+        return done[min(judged)[1] if wanted == "best" and judged else min(done)]
     if int(match[1]) not in done:
         known = ", ".join(str(number) for number in sorted(done))
         raise RunError(

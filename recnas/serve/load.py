@@ -118,7 +118,7 @@ def load_trained(
     fill_network(network, saved.tensors, part.folder)
     return TrainedModel(
         path=part.folder,
-        seed=int(part.event["seed"]),
+        seed=part.line.seed,
         key=part.key,
         described=part.described,
         network=network,
@@ -127,7 +127,7 @@ def load_trained(
         settings=part.settings,
         fingerprint=fingerprint,
         data_path=Path(data_path),
-        metrics={str(split): part.event[split] for split in ("valid", "test") if split in part.event},
+        metrics={split: found for split in ("valid", "test") if (found := getattr(part.line, split))},
     )
 
 

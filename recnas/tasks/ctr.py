@@ -23,6 +23,7 @@ from recnas.evaluators.training import TrainingEvaluator, TrainWork
 from recnas.model.nasrec.subnet import Subnet
 from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
+from recnas.runs.records import Metrics
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.cost import count
 from recnas.space.settings import make_ctr_space
@@ -151,8 +152,8 @@ class CtrTask(Task):
             how.progress,
             on=final.retrain_on,
         )
-        test = {name: spread["mean"] for name, spread in result["test"].items()}
-        return Final(test, result["test"]["logloss"]["std"])
+        test: Metrics = {name: spread.mean for name, spread in result.test.items()}
+        return Final(test, result.test["logloss"].std)
 
     def budget(self, scored: int, trained: int, candidates: list[Any]) -> dict[str, float]:
         return {"warmup_share": self.config.warmup.data_share}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from recnas.data.prepared import PreparedData
 from recnas.model.nasrec.subnet import new_subnet
 from recnas.progress import Progress
 from recnas.runs.folder import RunDir, write_json
+from recnas.runs.layout import RESULT
+from recnas.runs.records import Metrics, SeedTraining, read_lines
+from recnas.runs.results import Spread, TrainResult
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.json import dump_arch, to_dict
@@ -54,7 +58,7 @@ def train(
     first_seed: int = 0,
     progress: Progress | None = None,
     on: str = "train",
-) -> dict[str, Any]:
+) -> TrainResult:
     """Train `arch` with seeds first_seed, first_seed + 1, ...; a run that exists is continued.
 
     `on="train+valid"` adds the validation rows, for a model that is already chosen; they are then not
@@ -75,16 +79,21 @@ def train(
         if ranks.first:
             (run.path / "arch.json").write_text(dump_arch(arch))
             write_json(run.path / "schema.json", data.schema.to_dict())
-        done = ranks.share({event["seed"]: event for event in run.ledger.read()} if ranks.first else {})
+        done = ranks.share(_finished(run) if ranks.first else {})
         for seed in range(first_seed, first_seed + seeds):
             if seed not in done:
                 done[seed] = _train_one(arch, data, run, settings, seed, device, progress, on)
                 if ranks.first:
-                    run.ledger.append(done[seed])
+                    run.ledger.append(done[seed].to_json())
         result = _result(arch, data, settings, [done[seed] for seed in sorted(done)])
         if ranks.first:
-            write_json(run.path / "result.json", result)
+            write_json(run.path / RESULT, result.to_json())
     return result
+
+
+def _finished(run: RunDir) -> dict[int, SeedTraining]:
+    lines: list[SeedTraining] = read_lines("train", run.ledger.read(), str(run.ledger.path))
+    return {line.seed: line for line in lines}
 
 
 def _train_one(
@@ -96,7 +105,7 @@ def _train_one(
     device: torch.device,
     progress: Progress,
     on: str,
-) -> dict[str, Any]:
+) -> SeedTraining:
     network = new_subnet(arch, net_shape(data.schema, settings), seed, settings.dropout).to(device)
     embeddings = make_embeddings(data.schema, settings, seed, device)
     loader = make_joined_loader(data, settings, seed, device, on)
@@ -104,27 +113,20 @@ def _train_one(
     if on == "train":
         watch_validation(trainer, network, data)
     started = time.monotonic()
-    curve: list[list[float]] = []
+    curve: list[tuple[int, float]] = []
     train_with_checkpoints(
         trainer,
         run.path / f"seed-{seed}",
         {"data": data.fingerprint, "arch": arch.key, "on": on},
         progress,
         f"train seed {seed}",
-        on_report=lambda step, loss: curve.append([step, loss or 0.0]),
+        on_report=lambda step, loss: curve.append((step, loss or 0.0)),
     )
     seconds = time.monotonic() - started
-    event: dict[str, Any] = {
-        "event": "seed",
-        "seed": seed,
-        "steps": trainer.trained_steps,
-        "seconds": seconds,
-        "train_curve": curve,
-        **watched(trainer),
-    }
+    metrics: dict[str, Metrics] = {}
     for split in ("valid", "test") if on == "train" else ("test",):
         progress.phase(split, data.rows(split))
-        event[split] = evaluate(
+        metrics[split] = evaluate(
             network,
             embeddings,
             data,
@@ -134,40 +136,42 @@ def _train_one(
             on_rows=progress.advance,
         )
     progress.end()
-    return event
+    return SeedTraining(
+        seed=seed,
+        steps=trainer.trained_steps,
+        seconds=seconds,
+        train_curve=curve,
+        **watched(trainer),
+        **metrics,
+    )
 
 
 def _result(
-    arch: NasrecArch, data: PreparedData, settings: TrainSettings, events: list[dict[str, Any]]
-) -> dict[str, Any]:
+    arch: NasrecArch, data: PreparedData, settings: TrainSettings, lines: Sequence[SeedTraining]
+) -> TrainResult:
     cost = count(arch, data.schema, width=settings.embeddings.width, layernorm=settings.layernorm)
-    summary: dict[str, Any] = {}
-    for split in ("valid", "test"):
-        if split not in events[0]:
-            continue
-        summary[split] = {}
-        for metric in REPORTED:
-            values = [event[split][metric.name] for event in events if event[split][metric.name] is not None]
-            if values:
-                deviation = statistics.stdev(values) if len(values) > 1 else None
-                summary[split][metric.name] = {
-                    "mean": statistics.fmean(values),
-                    "std": deviation,
-                    "values": values,
-                }
-    return {
-        "key": arch.key,
-        "data": data.fingerprint,
-        "seeds": [event["seed"] for event in events],
-        "params": cost.params,
-        "macs": cost.macs,
-        "embedding_params": cost.embedding_params,
-        **summary,
-        "worse_than_constant": worse_than_constant(summary),
-    }
+    valid, test = (
+        _spreads([read for line in lines if (read := getattr(line, split)) is not None]) for split in ("valid", "test")
+    )
+    entropy = (test or valid).get("normalized_entropy")
+    return TrainResult(
+        key=arch.key,
+        data=data.fingerprint,
+        seeds=tuple(line.seed for line in lines),
+        params=cost.params,
+        macs=cost.macs,
+        embedding_params=cost.embedding_params,
+        valid=valid,
+        test=test,
+        worse_than_constant=entropy is not None and entropy.mean is not None and entropy.mean > 1,
+    )
 
 
-def worse_than_constant(summary: dict[str, Any]) -> bool:
-    """Whether the mean loss is above that of always predicting the split's click rate; of test if it was read."""
-    found = summary.get("test", summary.get("valid", {})).get("normalized_entropy")
-    return found is not None and found["mean"] > 1
+def _spreads(metrics: Sequence[Metrics]) -> dict[str, Spread]:
+    """Over the seeds of one split; a metric that no seed has is left out."""
+    spreads = {}
+    for name in (metric.name for metric in REPORTED):
+        if values := [value for one in metrics if (value := one[name]) is not None]:
+            deviation = statistics.stdev(values) if len(values) > 1 else None
+            spreads[name] = Spread(mean=statistics.fmean(values), std=deviation, values=tuple(values))
+    return spreads

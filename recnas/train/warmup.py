@@ -21,6 +21,9 @@ from recnas.model.nasrec.init import HEAD_START
 from recnas.model.nasrec.supernet import Supernet
 from recnas.progress import Progress
 from recnas.runs.folder import RunDir, write_json
+from recnas.runs.layout import RESULT
+from recnas.runs.records import CheckedSubnet, read_lines
+from recnas.runs.results import SubnetLosses, WarmupResult
 from recnas.seeds import stream
 from recnas.space.nasrec.json import to_dict
 from recnas.space.nasrec.plan import HEAD_WEIGHT
@@ -44,7 +47,7 @@ from recnas.train.setup import (
 )
 
 
-def warmup(config: WarmupConfig, out: Path | str, progress: Progress | None = None) -> dict[str, Any]:
+def warmup(config: WarmupConfig, out: Path | str, progress: Progress | None = None) -> WarmupResult:
     """Warm up as the config says; a run that exists is continued."""
     progress = progress or Progress(quiet=True)
     data = PreparedData.open(config.data)
@@ -57,20 +60,21 @@ def warmup(config: WarmupConfig, out: Path | str, progress: Progress | None = No
         supernet, embeddings, steps = _warm(config, data, run, device, progress)
         seconds = time.monotonic() - started
         checked = _check(config, data, run, supernet, embeddings, device, progress)
-        result = {
-            "share": config.warmup.data_share,
-            "steps": steps,
-            "rows": round(config.warmup.data_share * data.rows("train")),
-            "batch_size": _settings(config, round(config.warmup.data_share * data.rows("train"))).batch_size,
-            "seconds": seconds,
-            "valid_logloss_of_subnets": {
-                "archs": len(checked),
-                "mean": statistics.fmean(checked) if checked else None,
-                "std": statistics.stdev(checked) if len(checked) > 1 else None,
-            },
-        }
+        rows = round(config.warmup.data_share * data.rows("train"))
+        result = WarmupResult(
+            share=config.warmup.data_share,
+            steps=steps,
+            rows=rows,
+            batch_size=_settings(config, rows).batch_size,
+            seconds=seconds,
+            valid_logloss_of_subnets=SubnetLosses(
+                archs=len(checked),
+                mean=statistics.fmean(checked) if checked else None,
+                std=statistics.stdev(checked) if len(checked) > 1 else None,
+            ),
+        )
         if ranks.first:
-            write_json(run.path / "result.json", result)
+            write_json(run.path / RESULT, result.to_json())
     return result
 
 
@@ -119,21 +123,24 @@ def _check(
     """Validation log loss of random subnets under the shared weights; finished ones are not repeated."""
     rng = stream(config.seed, "warmup-check")
     ranks = current_ranks()
-    done = ranks.share({event["key"]: event for event in run.ledger.read()} if ranks.first else {})
+    lines: list[CheckedSubnet] = read_lines("warmup", run.ledger.read(), str(run.ledger.path)) if ranks.first else []
+    done = ranks.share({line.key: line for line in lines})
     losses = []
     progress.phase("check subnets", config.check.archs, "archs")
     for _ in range(config.check.archs):
         arch = supernet.space.sample(rng)
-        event = done.get(arch.shared_key)
-        if event is None:
+        line = done.get(arch.shared_key)
+        if line is None:
             metrics = evaluate(
                 supernet.candidate(arch), embeddings, data, "valid",
                 batch_size=config.supernet.eval_batch_size, rows=config.check.rows, device=device,
             )  # fmt: skip
-            event = {"event": "subnet", "key": arch.shared_key, "arch": to_dict(arch), "valid": metrics}
+            line = CheckedSubnet(key=arch.shared_key, arch=to_dict(arch), valid=metrics)
             if ranks.first:
-                run.ledger.append(event)
-        losses.append(event["valid"]["logloss"])
+                run.ledger.append(line.to_json())
+        loss = line.valid["logloss"]
+        assert loss is not None, "evaluate refuses losses that are not finite"
+        losses.append(loss)
         progress.advance(1)
     progress.end()
     return losses

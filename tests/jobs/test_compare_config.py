@@ -31,11 +31,11 @@ def test_a_budget_is_spent_by_every_model_and_not_exceeded(criteo_data, tmp_path
         # A training ends with a whole step; the largest batch of the grid is 4,096.
         assert abs(sum(spent) - 0.7 * rows) <= 0.2 * rows + 4096
         assert [line["trial"] for line in trials] == list(range(len(trials)))
-        (row,) = (row for row in board["models"] if row["id"] == model)
-        assert row["trained_rows"] == sum(spent) + sum(
+        (row,) = (row for row in board.models if row.id == model)
+        assert row.trained_rows == sum(spent) + sum(
             line["trained_rows"] for line in events(tmp_path / "run", "seed", model)
         )
-    assert board["budget"] == 0.7
+    assert board.budget == 0.7
 
 
 def test_a_budget_that_was_interrupted_is_spent_on_the_same_trials(criteo_data, tmp_path: Path):

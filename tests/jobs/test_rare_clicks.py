@@ -35,8 +35,8 @@ def constant_loss(data, split: str) -> float:
 
 def test_models_that_learn_nothing_stay_near_the_constant_guess(rare, tmp_path: Path):
     board = compare(rare, tmp_path / "run", ["lr", "fm", "dlrm"], settings=TrainSettings(epochs=0.2), seeds=1)
-    for row in board["models"]:
-        assert row["test"]["logloss"]["mean"] < 1.3 * constant_loss(rare, "test"), row["model"]
+    for row in board.models:
+        assert row.value("test", "logloss").mean < 1.3 * constant_loss(rare, "test"), row.model
 
 
 def test_a_result_worse_than_a_constant_guess_says_so(rare, tmp_path: Path, capsys):

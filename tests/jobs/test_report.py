@@ -175,7 +175,7 @@ def test_other_kinds_of_runs(tmp_path: Path):
     text, written = report(tmp_path, bench)
     assert "no verdict" in written["verdict"]
     assert 'id="fig-pareto"' in text
-    line = SeedTraining(seed=0, test={"rows": 100, "clicks": 20, "logloss": 0.5})
+    line = SeedTraining(seed=0, train_curve=[], test={"rows": 100, "clicks": 20, "logloss": 0.5})
     train = write_run(tmp_path / "train", {"kind": "train"}, [line], result=train_result([0.5]))
     assert "train reaches test log loss 0.50000 (one seed, no interval)" in report(tmp_path, train)[1]["verdict"]
     warmed = WarmupResult(share=0.1, rows=80, steps=5, batch_size=16, seconds=1.0)

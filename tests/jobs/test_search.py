@@ -13,11 +13,12 @@ import recnas
 from recnas.cli.main import main
 from recnas.engines.execution import Execution
 from recnas.errors import ConfigError, RunError, SpaceError
-from recnas.evaluators.settings import ScoreSettings
-from recnas.jobs.forecast import Forecast, Phase, batches_of, check_fits, forecast
 from recnas.jobs.search import search
 from recnas.progress import Progress
+from recnas.proxies.engine import passes_of
+from recnas.proxies.registry import get_proxies
 from recnas.space.nasrec.json import load_arch
+from recnas.tasks.forecast import Forecast, Phase, check_fits, forecast
 from tests.jobs.search_helpers import as_yaml, small_search, what_counts
 
 
@@ -178,7 +179,7 @@ def test_commands(finished: Path, criteo_data, tmp_path: Path, capsys):
 
 def test_a_forecast_counts_what_the_proxies_read():
     def cost(*proxies: str) -> float:
-        return batches_of(ScoreSettings(proxies=proxies, batches=4, batch_size=256))
+        return passes_of(get_proxies(proxies), 4, 256)
 
     assert cost("sigeo") == cost("sigeo", "zico") == 4  # statistics are shared
     assert cost("sigeo", "jacob_cov", "naswot") == 5
@@ -189,8 +190,8 @@ def test_a_forecast_counts_what_the_proxies_read():
 def test_a_forecast_counts_steps_rounds_and_what_is_not_known(
     criteo_data, monkeypatch: pytest.MonkeyPatch, capsys, tmp_path: Path
 ):
-    monkeypatch.setattr("recnas.jobs.forecast.probe", lambda: 100.0)
-    monkeypatch.setattr("recnas.jobs.forecast.available_cores", lambda: 4)
+    monkeypatch.setattr("recnas.tasks.forecast.probe", lambda: 100.0)
+    monkeypatch.setattr("recnas.tasks.forecast.available_cores", lambda: 4)
 
     def minutes(workers: int = 2, **changes: object) -> dict[str, float]:
         found = forecast(small_search(criteo_data.path, **changes), workers, criteo_data)

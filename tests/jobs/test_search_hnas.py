@@ -11,9 +11,9 @@ import pytest
 
 from recnas.config import check_settings
 from recnas.errors import ConfigError
-from recnas.jobs.forecast import forecast
 from recnas.jobs.search import search
 from recnas.searchers.hnas import guarantee
+from recnas.tasks.forecast import forecast
 from recnas.tasks.settings import CtrSearchConfig
 from tests.jobs.search_helpers import small_search, what_counts
 

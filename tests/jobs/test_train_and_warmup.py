@@ -146,3 +146,17 @@ def test_every_shipped_config_is_valid():
 def test_an_unknown_config_suggests_the_nearest(capsys, tmp_path):
     assert main(["warmup", "criteo/warmpu", "--out", str(tmp_path / "x")]) == 2
     assert "did you mean 'criteo/warmup'" in capsys.readouterr().err
+
+
+def test_a_training_that_was_stopped_early_reads_back_whole(criteo_data, arch_file: Path, tmp_path: Path):
+    from recnas.runs.read import read_run
+
+    run = tmp_path / "run"
+    options = ["epochs=1", "batch_size=1024", "lr=0.03", "stop.patience=1", "stop.checks=2"]
+    assert main(["train", str(arch_file), "--data", str(criteo_data.path), "--out", str(run), "--quiet", *options]) == 0
+    (line,) = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    (training,) = read_run(run).winner_trainings
+    assert training.to_json() == line
+    assert training.best_epoch == line["best_epoch"]
+    assert training.checks == line["checks"] != []
+    assert main(["report", str(run), "-o", str(tmp_path / "report.md")]) == 0

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from recnas.baselines.zoo import ZOO, check_fits, check_model_settings, find_name, fits
+from recnas.bench.entrants import Architecture, Entrant, HandCrafted, OtherLibrary, Trainable
 from recnas.bench.other_models import OTHER_MODELS
 from recnas.config import check_settings, merged, nearest
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError, RecnasError
-from recnas.jobs.compare.entrants import Architecture, Entrant, HandCrafted, OtherLibrary, Trainable
 from recnas.runs.folder import RunDir
 from recnas.runs.layout import WINNER_FILE
 from recnas.runs.read import read_run

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from recnas.bench.entrants import Choice, Entrant, Trainable
 from recnas.bench.other_models import run_other_model
 from recnas.data.prepared import PreparedData
 from recnas.errors import RunError
-from recnas.jobs.compare.entrants import Choice, Entrant, Trainable
 from recnas.progress import Progress
 from recnas.runs.folder import write_atomic, write_json
 from recnas.runs.layout import file_name

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from recnas.baselines.zoo import ZOO, check_model_settings
+from recnas.bench.entrants import Architecture, Entrant, HandCrafted, OtherLibrary
 from recnas.bench.other_models import OTHER_MODELS
 from recnas.data.prepare.prepare import prepare
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError
 from recnas.jobs.compare import compare
-from recnas.jobs.compare.entrants import Architecture, Entrant, HandCrafted, OtherLibrary
 from recnas.jobs.compare.resolve import resolve
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.cost import count

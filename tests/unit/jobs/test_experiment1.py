@@ -81,9 +81,11 @@ def test_training_equals_that_of_torch():
         optimizer.zero_grad()
         nn.functional.cross_entropy(module(x[some]), y[some]).backward()
         optimizer.step()
-    assert found["statistics"][1]["loss"] == pytest.approx(middle, rel=1e-4)
+    assert found.statistics[1]["loss"] == pytest.approx(middle, rel=1e-4)
     for split, (a, b) in (("train", images.train), ("test", images.test)):
-        assert found[f"{split}_loss"] == pytest.approx(nn.functional.cross_entropy(module(a), b).item(), rel=1e-4)
+        assert getattr(found, f"{split}_loss") == pytest.approx(
+            nn.functional.cross_entropy(module(a), b).item(), rel=1e-4
+        )
 
 
 def test_a_run_continues_where_it_stopped(tmp_path: Path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from torch import Tensor
 
 from recnas.errors import DataError, RunError
-from recnas.train import metrics as module
+from recnas.train import sorted_scores
 from recnas.train.metrics import Metrics
 
 torch.set_num_threads(1)
@@ -86,30 +85,24 @@ def test_logits_far_from_zero_stay_exact() -> None:
 
 
 @pytest.mark.parametrize("distinct", [None, 30, 0.5])
-def test_spilled_to_disk_gives_the_same(
-    distinct: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counted_range_by_range_gives_the_same(distinct: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     score, label = clicks(30_000, distinct)  # type: ignore[arg-type]
     score[::97] = -0.0
     expected = feed(Metrics(), score, label)
-    monkeypatch.setattr(module, "_RANGE_ROWS", (1000, 2000))
-    monkeypatch.setattr(module, "_READ_ROWS", 512)
-    spilled = Metrics(memory_bytes=4096, folder=tmp_path)
-    result = feed(spilled, score, label)
-    assert all(buffer._file is not None for buffer in spilled._buffers)
+    monkeypatch.setattr(sorted_scores, "ROWS_AT_A_TIME", 1000)
+    metrics = Metrics()
+    result = feed(metrics, score, label)
+    ranges = list(metrics._plain.runs())
+    assert len(ranges) > 1
+    assert sum(int((misses + hits).sum()) for _, misses, hits in ranges) == 30_000
+    found = np.concatenate([values for values, _, _ in ranges])
+    assert (np.diff(found) > 0).all(), "a score is in two ranges"
     assert result.pop("calibration_error") == pytest.approx(expected.pop("calibration_error"), abs=1e-12)
     assert result == expected
     assert result["auc"] == pytest.approx(roc_auc_score(label, score), abs=1e-12)
-    more = feed(spilled, score, label)  # reading a result must not end the accumulation
+    more = feed(metrics, score, label)  # reading a result must not end the accumulation
     assert more["rows"] == 60_000
     assert more["auc"] == pytest.approx(result["auc"], abs=1e-12)
-
-
-def test_bits_keep_the_order_of_numbers() -> None:
-    numbers = np.array([-np.float32(3.4e38), -1, -1e-45, 0, 1e-45, 1, 3.4e38], dtype=np.float32)
-    keys = module._ordered(numbers)
-    assert (np.diff(keys.astype(np.int64)) > 0).all()
-    assert np.array_equal(module._scores(keys), numbers)
 
 
 def test_one_class_and_empty_splits_say_why() -> None:

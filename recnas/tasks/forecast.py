@@ -19,11 +19,9 @@ import torch
 
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError
-from recnas.evaluators.settings import ScoreSettings
 from recnas.machine import available_cores, available_memory, default_threads, load_average
 from recnas.progress import human_bytes
-from recnas.proxies.gradients import GradientMoments
-from recnas.proxies.gram import ExactNtk, Gram
+from recnas.proxies.engine import passes_of
 from recnas.proxies.registry import get_proxies
 from recnas.seeds import stream
 from recnas.space.nasrec.cost import count
@@ -40,7 +38,6 @@ PARAM_SECONDS = 3.5e-9  # of a step, for each parameter: gradient, clipping, opt
 STEP_SECONDS = 1e-3  # of a step whatever its size
 BUSY = 1.4  # all cores at once share caches and memory: each is slower by so much
 START_SECONDS = 3.0  # until a worker process has loaded torch and opened its work
-GRAM_ROWS = 128  # a Gram matrix of a batch of so many costs about one more pass of it; measured at 256 and 512
 LIBRARIES = 350e6  # bytes of a process that has loaded torch and does nothing
 
 
@@ -110,8 +107,8 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
     warm_params = full_share * full.params + (1 - full_share) * mean_params
     warm_batch = config.warmup.batch_size(round(config.warmup.data_share * train_rows), config.supernet.batch_size)
     total = config.search.proposals
-    passes = config.score.batch_size * batches_of(config.score)
-    one_score = passes * mean_macs * 2 * PASSES / core * SCORE_FACTOR
+    passes = passes_of(get_proxies(config.score.proxies), config.score.batches, config.score.batch_size)
+    one_score = passes * config.score.batch_size * mean_macs * 2 * PASSES / core * SCORE_FACTOR
     if config.evaluator == "shared-weights":
         one = config.shared_weights
         read = one.steps * one.batch_size + min(one.valid_rows, data.rows("valid"))  # forward, but for the head
@@ -165,18 +162,6 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
         ),
     )
     return Forecast(phases, available_memory(), workers, core / 1e9, available_cores(), load_average())
-
-
-def batches_of(settings: ScoreSettings) -> float:
-    """What scoring one candidate costs, in batches that are passed forward and backward."""
-    proxies = get_proxies(settings.proxies)
-    needs = {kind for proxy in proxies for kind in proxy.needs}
-    found = float(settings.batches) if GradientMoments in needs else 0.0
-    found += bool(needs - {GradientMoments})  # one recorded pass over the first batch
-    found += sum(not proxy.needs for proxy in proxies)  # passes of their own
-    if any(issubclass(kind, Gram) for kind in needs - {ExactNtk}):
-        found += settings.batch_size / GRAM_ROWS
-    return found + (settings.batch_size if ExactNtk in needs else 0)  # one backward pass per example
 
 
 def check_fits(found: Forecast) -> None:

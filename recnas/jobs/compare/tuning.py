@@ -1,0 +1,75 @@
+"""Tuning: which trials every model still gets, and which of them was best.
+
+Either the same number for all, or as many as train on the same number of rows. The points of a model's grid are
+tried in an order that depends on the seed and the model alone, so a run that goes on draws them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recnas.bench.entrants import Choice, Entrant
+from recnas.errors import ConfigError
+from recnas.jobs.compare.journal import Journal
+from recnas.jobs.compare.work import Trial
+from recnas.train.settings import TrainSettings
+
+TUNING_SEED = 1_000_000  # added to the first seed: no final training repeats a trial
+
+
+def check_trials(entrants: Sequence[Entrant], settings: TrainSettings, tune: int, budget: float | None) -> None:
+    """The same number of trials for all, or none: a small grid must not get fewer in silence."""
+    if tune and budget is not None:
+        raise ConfigError("--tune and --budget both say how much is tuned.", "Leave one of them out.")
+    smallest = min(entrants, key=lambda entrant: entrant.points(settings))
+    most = smallest.points(settings)
+    if tune > most:
+        raise ConfigError(
+            f"--tune {tune} is more than the grid of {smallest.label} has: {most} points. Every model gets the same "
+            "number of trials.",
+            f"Use --tune {most} or less.",
+        )
+
+
+@dataclass(frozen=True)
+class Tuning:
+    entrants: Sequence[Entrant]
+    settings: TrainSettings
+    journal: Journal
+    first_seed: int
+
+    def missing(self, trials: int) -> list[Trial]:
+        """What is left of so many trials of every model; a single one could change nothing."""
+        if trials < 2:
+            return []
+        return [
+            Trial(entrant, choice, self.first_seed + TUNING_SEED, number)
+            for entrant in self.entrants
+            for number, choice in enumerate(entrant.choices(self.settings, trials, self.first_seed))
+            if number not in self.journal.trials(entrant.id)
+        ]
+
+    def affordable(self, budget: float, train_rows: int) -> list[Trial]:
+        """One more trial of every model that has something left of `budget` times the training rows.
+
+        The last ends where the budget does. None is begun that could not reach its first look at validation.
+        """
+        stop = self.settings.stop
+        least = 1 / stop.checks if stop.patience is not None else min(1, self.settings.epochs)
+        trials = []
+        for entrant in self.entrants:
+            done = self.journal.trials(entrant.id).values()
+            left = budget - sum(line.trained_rows for line in done) / train_rows
+            drawn = entrant.choices(self.settings, len(done) + 1, self.first_seed)
+            if left >= least and len(drawn) > len(done):
+                epochs = min(self.settings.epochs, left)
+                trials.append(Trial(entrant, drawn[len(done)], self.first_seed + TUNING_SEED, len(done), epochs))
+        return trials
+
+    def best(self, entrant: Entrant) -> Choice:
+        """Lowest validation log loss, the earlier of equals; the defaults if no trial came through."""
+        trials = self.journal.trials(entrant.id)
+        drawn = entrant.choices(self.settings, len(trials), self.first_seed)
+        judged = [(loss, number) for number, line in trials.items() if (loss := line.valid.get("logloss")) is not None]
+        return drawn[min(judged)[1]] if judged else drawn[0]
