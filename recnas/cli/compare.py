@@ -147,8 +147,9 @@ def _print(board: dict[str, Any], out: str) -> None:
             print(f"{kind}: {label}: {reason}")
     if len(board["seeds"]) == 1:
         print("one seed: the intervals hold the noise of the test rows, not that of training; use --seeds 3 or more")
+    weights = f" with weights that sum to {board['weight']['test']:,.6g}" if "weight" in board else ""
     print(
-        f"{len(board['seeds'])} seed(s), {board['tune']} tuning trial(s) per model, {board['rows']['test']:,} test rows; "
+        f"{len(board['seeds'])} seed(s), {board['tune']} tuning trial(s) per model, {board['rows']['test']:,} test rows{weights}; "
         f"everything: {out}/leaderboard.csv, leaderboard.json"
     )
 

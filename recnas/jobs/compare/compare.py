@@ -36,8 +36,8 @@ from recnas.runs.identity import data_facts
 from recnas.runs.records import ModelLatency, ModelTraining, Record, read_lines
 from recnas.train.latency import latency_percentiles
 from recnas.train.metrics import REPORTED
-from recnas.train.settings import TrainSettings
-from recnas.train.setup import NOT_THE_RESULT
+from recnas.train.settings import StopSettings, TrainSettings
+from recnas.train.setup import NOT_THE_RESULT, check_stopping
 
 TUNING_SEED = 1_000_000  # added to the first seed: no final training repeats a trial
 
@@ -76,6 +76,8 @@ def compare(
     entrants = [entrant for entrant in entrants if entrant.label not in skipped]
     if compared_with.label in skipped:
         raise ConfigError(f"the reference {compared_with.label} cannot be fitted here: {skipped[compared_with.label]}.")
+    for stop in [settings.stop, *(_stop_of(own, settings) for own in (options or {}).values() if "stop" in own)]:
+        check_stopping(settings.model_copy(update={"stop": stop}), data, how.progress)
     run = RunDir.create(
         out,
         "compare",
@@ -97,6 +99,11 @@ def compare(
         board |= {"skipped": skipped}
         write_board(run.path, board)
     return board
+
+
+def _stop_of(options: Mapping[str, Any], settings: TrainSettings) -> StopSettings:
+    """Early stopping of a model with options of its own, which have been checked."""
+    return StopSettings.model_validate({**settings.stop.model_dump(), **options["stop"]})
 
 
 def _check_trials(entrants: Sequence[Entrant], settings: TrainSettings, tune: int, budget: float | None) -> None:
@@ -196,6 +203,7 @@ class _Comparison:
         budget: float | None,
     ) -> dict[str, Any]:
         label = np.asarray(self.data.array("test", "label"))
+        weight = np.asarray(self.data.array("test", "weight")) if self.data.weighted else None
         failed: dict[str, str] = {}
         lines: dict[str, list[ModelTraining]] = {}
         sums: dict[str, list[RowSums]] = {}
@@ -207,9 +215,11 @@ class _Comparison:
                 continue
             lines[entrant.id] = mine
             final = [Trial(entrant, choices[entrant.id], line.seed) for line in mine]
-            sums[entrant.id] = [row_sums(np.load(predictions_path(self.folder.path, trial)), label) for trial in final]
+            sums[entrant.id] = [
+                row_sums(np.load(predictions_path(self.folder.path, trial)), label, weight=weight) for trial in final
+            ]
         train_rate = self.data.manifest["click_rate"]["train"]
-        guess = row_sums(guess_logits(train_rate or 0.0, self.data.rows("train"), len(label)), label)
+        guess = row_sums(guess_logits(train_rate or 0.0, self.data.rows("train"), len(label)), label, weight=weight)
         rows = []
         for entrant in self.entrants:
             if entrant.id in lines:
@@ -226,6 +236,7 @@ class _Comparison:
         return {
             "data": self.data.fingerprint,
             "rows": {split: self.data.rows(split) for split in ("train", "valid", "test")},
+            **({"weight": self.data.manifest["weight"]} if self.data.weighted else {}),
             "reference": reference.label,
             "seeds": list(seeds),
             "tune": tune,
