@@ -36,7 +36,7 @@ from recnas.runs.identity import data_facts
 from recnas.runs.records import ModelLatency, ModelTraining, Record, read_lines
 from recnas.train.latency import latency_percentiles
 from recnas.train.metrics import REPORTED
-from recnas.train.settings import StopSettings, TrainSettings
+from recnas.train.settings import TrainSettings
 from recnas.train.setup import NOT_THE_RESULT, check_stopping
 
 TUNING_SEED = 1_000_000  # added to the first seed: no final training repeats a trial
@@ -76,8 +76,7 @@ def compare(
     entrants = [entrant for entrant in entrants if entrant.label not in skipped]
     if compared_with.label in skipped:
         raise ConfigError(f"the reference {compared_with.label} cannot be fitted here: {skipped[compared_with.label]}.")
-    for stop in [settings.stop, *(_stop_of(own, settings) for own in (options or {}).values() if "stop" in own)]:
-        check_stopping(settings.model_copy(update={"stop": stop}), data, how.progress)
+    check_stopping(settings, data, how.progress)
     run = RunDir.create(
         out,
         "compare",
@@ -99,11 +98,6 @@ def compare(
         board |= {"skipped": skipped}
         write_board(run.path, board)
     return board
-
-
-def _stop_of(options: Mapping[str, Any], settings: TrainSettings) -> StopSettings:
-    """Early stopping of a model with options of its own, which have been checked."""
-    return StopSettings.model_validate({**settings.stop.model_dump(), **options["stop"]})
 
 
 def _check_trials(entrants: Sequence[Entrant], settings: TrainSettings, tune: int, budget: float | None) -> None:
