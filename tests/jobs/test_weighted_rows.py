@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -13,8 +12,10 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from recnas.cli.main import main
 from recnas.data.prepared import PreparedData
+from recnas.jobs.search import search
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
+from tests.jobs.search_helpers import small_search
 
 QUICK = ["epochs=1", "batch_size=128", "embeddings.width=4", "threads=1"]
 
@@ -68,13 +69,15 @@ def test_a_comparison_counts_weights_from_end_to_end(data: PreparedData, tmp_pat
         assert row["test"]["logloss"]["mean"] != pytest.approx(log_loss(label, chance), rel=1e-3)
         assert row["to_guess"]["logloss"] == pytest.approx(losses[row["model"]] - guess, abs=1e-6)
         assert row["to_guess"]["logloss_interval"][1] < 0  # all of them learn something here
+    for row in board["models"]:
         if row["difference"]:
             assert row["difference"]["logloss"] == pytest.approx(losses[row["model"]] - losses["dlrm"], abs=1e-6)
     assert list(losses) == sorted(losses, key=lambda name: losses[name])
-    assert main(["report", str(run), "-o", str(tmp_path / "report")]) == 0
-    (splits,) = (tmp_path / "report").rglob("data_splits.csv")
-    rows = {row["split"]: row for row in csv.DictReader(splits.open())}
-    assert float(rows["test"]["weight"]) == weight.sum()
+    assert main(["report", str(run), "-o", str(tmp_path / "report.md")]) == 0
+    report = (tmp_path / "report.md").read_text()
+    assert "sum of weights" in report
+    assert f"| {weight.sum():g} |" in report
+    assert "Rows have weights" in report
 
 
 def test_predictions_of_weighted_and_of_repeated_rows_have_the_same_figures(trained, log, tmp_path: Path, capsys):
@@ -125,7 +128,7 @@ def test_importance_is_of_weighted_rows(trained: Path, data: PreparedData, capsy
 def test_an_export_knows_no_weights_but_takes_lines_that_have_them(trained: Path, log: Path, tmp_path: Path, capsys):
     from recnas.data.raw.serving import RowError, RowReader, Vocabularies
 
-    assert main(["export", str(trained), "--to", "torch", "--out", str(tmp_path / "out")]) == 0
+    assert main(["export", str(trained), "--to", "pt2", "--out", str(tmp_path / "out")]) == 0
     model = json.loads((tmp_path / "out" / "model.json").read_text())
     assert model["raw"]["weight"] == "heavy"
     reader = RowReader(model, Vocabularies(tmp_path / "out", model))
@@ -137,14 +140,10 @@ def test_an_export_knows_no_weights_but_takes_lines_that_have_them(trained: Path
         reader.rows(",".join(cells[1:]).encode())
 
 
-def test_a_search_of_a_few_candidates_counts_weights(data: PreparedData, tmp_path: Path):
+def test_a_search_counts_weights(data: PreparedData, tmp_path: Path):
     run = tmp_path / "run"
-    command = ["search", "synthetic/search", "--out", str(run), "--quiet", f"data={data.path}", "space.blocks=2",
-               "search.evaluations=4", "final.candidates=1", "final.train.batch_size=128", "final.train.embeddings.width=4",
-               "supernet.embeddings.width=4"]  # fmt: skip
-    assert main(command) == 0
-    result = json.loads((run / "result.json").read_text())
-    assert result["test"]["logloss"] > 0
+    final = {"candidates": 1, "train": {"batch_size": 128, "epochs": 0.5, "stop": {"patience": 1, "checks": 2}}}
+    search(small_search(data.path, final=final, score={"batches": 2, "batch_size": 64, "proxies": ["grad_norm"]}), run)
     (line,) = (json.loads(text) for text in (run / "winner" / "ledger.jsonl").read_text().splitlines())
     label, weight = (np.asarray(data.array("test", name)) for name in ("label", "weight"))
     assert line["test"]["click_rate"] == pytest.approx(np.average(label, weights=weight))
