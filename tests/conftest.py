@@ -40,3 +40,50 @@ def criteo_data(criteo_file: Path, tmp_path_factory: pytest.TempPathFactory):
     from recnas.data.prepare.prepare import prepare
 
     return prepare("criteo", [criteo_file], tmp_path_factory.mktemp("prepared") / "criteo", PrepareOptions(min_count=5))
+
+
+WEIGHTED_RECIPE = """
+name: weighted
+separator: ","
+header: true
+label: {column: clicked}
+weight: {column: heavy}
+dense: [{columns: [price], transform: none}, {columns: [seen]}]
+sparse: [{columns: [user, item]}]
+"""
+
+
+@pytest.fixture(scope="session")
+def weighted_rows():
+    """Makes generated rows of a small log with weights 1, 2 and 3 that say something about clicks."""
+    import numpy as np
+    import pandas as pd
+
+    def make(rows: int, seed: int = 0) -> pd.DataFrame:
+        rng = np.random.default_rng(seed)
+        user, item, price = rng.integers(0, 12, rows), rng.integers(0, 9, rows), rng.normal(size=rows).round(3)
+        logit = np.linspace(-1.5, 1, 12)[user] + np.linspace(0.8, -0.8, 9)[item] + 0.7 * price - 0.5
+        clicked = (rng.random(rows) < 1 / (1 + np.exp(-logit))).astype(int)
+        heavy = np.where(clicked == 1, rng.integers(1, 3, rows), rng.integers(1, 4, rows))
+        seen = rng.integers(0, 30, rows)
+        columns = {"clicked": clicked, "heavy": heavy, "price": price, "seen": seen}
+        return pd.DataFrame({**columns, "user": [f"u{u}" for u in user], "item": [f"i{i}" for i in item]})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def weighted_recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recipe") / "weighted.yaml"
+    path.write_text(WEIGHTED_RECIPE)
+    return path
+
+
+@pytest.fixture(scope="session")
+def weighted_data(weighted_rows, weighted_recipe: Path, tmp_path_factory: pytest.TempPathFactory):
+    """4,000 rows with weights, prepared. Read only."""
+    from recnas.data.prepare.prepare import prepare
+
+    folder = tmp_path_factory.mktemp("weighted")
+    weighted_rows(4000).to_csv(folder / "log.csv", index=False)
+    return prepare(str(weighted_recipe), [folder / "log.csv"], folder / "data")

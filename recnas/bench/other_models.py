@@ -27,7 +27,7 @@ _EVAL_ROWS = 100_000  # scored at a time
 _FEW_VALUES = 256  # LightGBM takes columns up to this as categories, others as ranks by frequency
 
 Scorer = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (dense [N, I], ids [N, F]) -> logits [N]
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # dense, ids, label
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]  # dense, ids, label, weight
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,10 @@ def fit_logistic(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: in
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    dense, ids, label = rows
-    mean, std = dense.mean(0, dtype=np.float64), dense.std(0, dtype=np.float64)
+    dense, ids, label, weight = rows
+    if weight is not None and not weight.any():
+        weight = None  # there is nothing to weigh by among these rows
+    mean, std = _moments(dense, weight)
     std[std == 0] = 1.0
     starts = np.array(tables.starts, dtype=np.int64)
 
@@ -68,8 +70,10 @@ def fit_logistic(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: in
         )
         return sparse.hstack([hot, sparse.csr_matrix((dense - mean) / std)], format="csr")
 
-    if len(np.unique(label)) < 2:  # scikit-learn refuses to fit, and a constant is all there is to learn
-        rate, rows_seen = float(label.mean()), len(label)
+    if (
+        len(np.unique(label if weight is None else label[weight > 0])) < 2
+    ):  # scikit-learn refuses to fit, and a constant is all there is to learn
+        rate, rows_seen = float(np.average(label, weights=weight)), len(label)
         return Fitted(
             lambda dense, ids: guess_logits(rate, rows_seen, len(dense)),
             dense.shape[1] + 1,
@@ -79,7 +83,7 @@ def fit_logistic(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: in
     model = LogisticRegression(C=choice["C"], max_iter=200)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a baseline need not be exact
-        model.fit(features(dense, ids), label)
+        model.fit(features(dense, ids), label, sample_weight=weight)
     return Fitted(
         lambda dense, ids: model.decision_function(features(dense, ids)),
         dense.shape[1] + 1,
@@ -88,11 +92,20 @@ def fit_logistic(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: in
     )
 
 
+def _moments(dense: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of every column."""
+    if weight is None or not dense.shape[1]:
+        return dense.mean(0, dtype=np.float64), dense.std(0, dtype=np.float64)
+    share = weight.astype(np.float64) / weight.sum(dtype=np.float64)
+    mean = share @ dense
+    return mean, np.sqrt(np.maximum(share @ (dense - mean) ** 2, 0.0))
+
+
 def fit_lightgbm(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: int) -> Fitted:
     """Gradient-boosted trees; ids are ordered by frequency, so a large column serves as a rank."""
     import lightgbm
 
-    dense, ids, label = rows
+    dense, ids, label, weight = rows
     few = [dense.shape[1] + f for f, size in enumerate(tables.rows) if size <= _FEW_VALUES]
     options = {
         "objective": "binary",
@@ -104,7 +117,7 @@ def fit_lightgbm(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: in
         "num_threads": 1,
         "verbosity": -1,
     }
-    table = lightgbm.Dataset(_columns(dense, ids), label, categorical_feature=few, free_raw_data=True)
+    table = lightgbm.Dataset(_columns(dense, ids), label, weight=weight, categorical_feature=few, free_raw_data=True)
     model = lightgbm.train(options, table, num_boost_round=choice["trees"])
     leaves = sum(tree["num_leaves"] for tree in model.dump_model()["tree_info"])
     return Fitted(lambda dense, ids: np.asarray(model.predict(_columns(dense, ids), raw_score=True)), leaves, 0, None)
@@ -164,14 +177,15 @@ def run_other_model(
     for split in splits:
         metrics, parts = Metrics(), []
         for start in range(0, data.rows(split), _EVAL_ROWS):
-            dense, ids, label = _rows(data, split, slice(start, start + _EVAL_ROWS), tables)
+            dense, ids, label, weight = _rows(data, split, slice(start, start + _EVAL_ROWS), tables)
             parts.append(fitted.score(dense, ids).astype(np.float32))
-            metrics.update(torch.from_numpy(parts[-1]), torch.from_numpy(label.astype(np.float32)))
+            heavy = None if weight is None else torch.from_numpy(weight)
+            metrics.update(torch.from_numpy(parts[-1]), torch.from_numpy(label.astype(np.float32)), heavy)
         facts[split], logits[split] = metrics.result(), np.concatenate(parts)
     return facts, logits
 
 
 def _rows(data: PreparedData, split: str, part: slice, tables: RowMap) -> Rows:
-    dense, ids, label = (np.asarray(data.array(split, name)[part]) for name in ("dense", "ids", "label"))
+    dense, ids, label, *weight = (np.asarray(data.array(split, name)[part]) for name in data.arrays)
     folded = tables.fold(torch.from_numpy(ids.astype(np.int64)))
-    return dense, folded.numpy(), label
+    return dense, folded.numpy(), label, weight[0] if weight else None

@@ -106,7 +106,9 @@ def _config(args: argparse.Namespace) -> CompareConfig:
         "budget": args.budget and _times(args.budget),
     }
     values |= {key: value for key, value in said.items() if value is not None}
-    if said["models"] and "all" not in said["models"]:  # fewer than the config has: options of the others are not needed
+    if (
+        said["models"] and "all" not in said["models"]
+    ):  # fewer than the config has: options of the others are not needed
         values["options"] = {name: given for name, given in values.get("options", {}).items() if name in said["models"]}
     faults = apply_overrides(values, own)
     training = values.pop("train", None) or {}
@@ -152,8 +154,9 @@ def _print(board: Leaderboard, out: str) -> None:
             print(f"{kind}: {label}: {reason}")
     if len(board.seeds) == 1:
         print("one seed: the intervals hold the noise of the test rows, not that of training; use --seeds 3 or more")
+    weights = f" with weights that sum to {board.weight['test']:,.6g}" if board.weight else ""
     print(
-        f"{len(board.seeds)} seed(s), {board.tune} tuning trial(s) per model, {board.rows['test']:,} test rows; "
+        f"{len(board.seeds)} seed(s), {board.tune} tuning trial(s) per model, {board.rows['test']:,} test rows{weights}; "
         f"everything: {out}/leaderboard.csv, leaderboard.json"
     )
 

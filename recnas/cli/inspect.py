@@ -59,7 +59,12 @@ def show(summary: dict[str, Any]) -> None:
     )
     rates = summary["click_rate"]
     rows = [[s, f"{n:,}", "-" if rates[s] is None else f"{rates[s]:.5f}"] for s, n in summary["rows"].items()]
-    print(table(rows, ["split", "rows", "click rate"]))
+    header = ["split", "rows", "click rate"]
+    if weights := summary["weight"]:
+        rows, header = [[*row, f"{weights[row[0]]:,.6g}"] for row in rows], [*header, "sum of weights"]
+    print(table(rows, header))
+    if weights:
+        print("rows have weights: click rates, training and all metrics count a row as often as its weight says")
     if summary["dense"]:
         print("\n" + dense_table(summary["dense"]))
     width, total = summary["embedding_width"], sum(summary["cardinality"].values())

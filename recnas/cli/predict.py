@@ -55,11 +55,17 @@ def run(args: argparse.Namespace) -> int:
     model = result["model"]
     print(f"{model['key']}, seed {model['seed']}: {result['predicted']:,} of {result['rows']:,} rows predicted")
     print(f"  mean prediction  {result['mean_prediction']:.5f}")
-    if "logloss" in result:
+    if "logloss" in result and result["logloss"] is None:
+        print(f"  log loss         {result['reasons']['logloss']}")
+    elif "logloss" in result:
+        if result.get("weighted"):
+            print("  figures count every row as often as its weight says")
         print(f"  click rate       {result['click_rate']:.5f}")
         print(f"  log loss         {result['logloss']:.5f}")
         auc = result["auc"]
         print(f"  AUC              {f'{auc:.5f}' if auc is not None else result['reasons']['auc']}")
+        if result.get("unweighted"):
+            print(f"  without a readable weight: {result['unweighted']:,} rows, predicted but not in these figures")
         if result["unlabelled"]:
             print(f"  without a readable label: {result['unlabelled']:,} rows, predicted but not in these figures")
     if result["rejects"]:

@@ -75,7 +75,7 @@ class BatchLoader:
         self.share = (rank, world) if split_batches else None
         self.pin_memory, self.prefetch = pin_memory, prefetch
         # Plain arrays over the maps: slicing the memmap subclass costs several microseconds each time.
-        self._arrays = tuple(np.asarray(data.array(split, name)) for name in ("dense", "ids", "label"))
+        self._arrays = tuple(np.asarray(data.array(split, name)) for name in data.arrays)
         self._epoch = 0
         self._batch = 0  # of this worker, within the epoch
 
@@ -193,10 +193,11 @@ def _as_values(array: np.ndarray, rows: int) -> np.ndarray | None:
     return array.reshape(-1).view(np.uint8).view(f"V{width * rows}")
 
 
-def _batch(dense: np.ndarray, ids: np.ndarray, label: np.ndarray) -> Batch:
+def _batch(dense: np.ndarray, ids: np.ndarray, label: np.ndarray, weight: np.ndarray | None = None) -> Batch:
     """Ids and labels widen to what networks take; dense rows in file order stay views of the file."""
     wide_ids, wide_label = ids.astype(np.int64, copy=False), label.astype(np.float32, copy=False)
-    return Batch(torch.from_numpy(dense), torch.from_numpy(wide_ids), torch.from_numpy(wide_label))
+    heavy = None if weight is None else torch.from_numpy(weight)
+    return Batch(torch.from_numpy(dense), torch.from_numpy(wide_ids), torch.from_numpy(wide_label), heavy)
 
 
 def _ahead(batches: Iterator[Batch], depth: int) -> Iterator[Batch]:

@@ -3,7 +3,8 @@
 manifest.json   fingerprint, options, counts, checksums; present only when everything else is
 schema.json     the model inputs
 vocab/          one Parquet file per sparse column
-train|valid|test/   dense.f32 [N, I], ids.i32 [N, F], label.i8 [N], row-major, memory-mapped
+train|valid|test/   dense.f32 [N, I], ids.i32 [N, F], label.i8 [N], row-major, memory-mapped; where rows have
+                    weights also weight.f32 [N]
 train|valid|test.parquet   the same rows for other tools
 """
 
@@ -29,12 +30,18 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 MANIFEST = "manifest.json"
-_FILES = {"dense": ("dense.f32", "<f4"), "ids": ("ids.i32", "<i4"), "label": ("label.i8", "<i1")}
+_FILES = {
+    "dense": ("dense.f32", "<f4"),
+    "ids": ("ids.i32", "<i4"),
+    "label": ("label.i8", "<i1"),
+    "weight": ("weight.f32", "<f4"),
+}
 
 
 def kept_recipe(recipe: Recipe) -> dict[str, Any]:
-    """A recipe without what is only for people."""
-    return recipe.model_dump(mode="json", exclude={"title", "source", "expected_rows"})
+    """A recipe without what is only for people; one without weights is as it was before there were any."""
+    unused = set() if recipe.weight is not None else {"weight"}
+    return recipe.model_dump(mode="json", exclude={"title", "source", "expected_rows"} | unused)
 
 
 def prepared_options(recipe: Recipe, options: PrepareOptions, protocol: str, sources: list[Source]) -> dict[str, Any]:
@@ -52,7 +59,9 @@ def prepared_options(recipe: Recipe, options: PrepareOptions, protocol: str, sou
 def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) -> np.ndarray:
     """One array of one split as a private memory map: reading costs no copy."""
     name, dtype = _FILES[array]
-    shape = {"dense": (rows, schema.n_dense), "ids": (rows, schema.n_sparse), "label": (rows,)}[array]
+    shape = {"dense": (rows, schema.n_dense), "ids": (rows, schema.n_sparse), "label": (rows,), "weight": (rows,)}[
+        array
+    ]
     if 0 in shape:
         return np.zeros(shape, dtype=dtype)
     path = folder / split / name
@@ -73,12 +82,12 @@ def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) 
 def read_blocks(folder: Path, split: str, array: str, rows: int, schema: Schema, size: int) -> Iterator[np.ndarray]:
     """The rows of one array, `size` at a time, by plain reads."""
     name, dtype = _FILES[array]
-    width = {"dense": schema.n_dense, "ids": schema.n_sparse, "label": 1}[array]
+    width = {"dense": schema.n_dense, "ids": schema.n_sparse}.get(array, 1)
     with open(folder / split / name, "rb") as file:
         for start in range(0, rows, size):
             count = min(size, rows - start)
             block = np.fromfile(file, dtype=dtype, count=count * width)
-            yield block if array == "label" else block.reshape(count, width)
+            yield block.reshape(count, width) if array in ("dense", "ids") else block
 
 
 class PreparedData:
@@ -136,8 +145,18 @@ class PreparedData:
     def rows(self, split: str) -> int:
         return int(self.manifest["rows"][split])
 
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return "weight" in self.manifest
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """What every split has, in the order of a `Batch`."""
+        return ("dense", "ids", "label", "weight") if self.weighted else ("dense", "ids", "label")
+
     def array(self, split: str, array: str) -> np.ndarray:
-        """`dense`, `ids` or `label` of `train`, `valid` or `test`."""
+        """`dense`, `ids`, `label` or, where rows have one, `weight` of `train`, `valid` or `test`."""
         return open_array(self.path, split, array, self.rows(split), self.schema)
 
     def check_options(self, wanted: dict[str, Any]) -> None:
@@ -175,6 +194,8 @@ class PreparedData:
             "rejects": manifest["rejects"],
             "rows": manifest["rows"],
             "click_rate": manifest["click_rate"],
+            "weight": manifest.get("weight"),
+            "effective_rows": manifest.get("effective_rows"),
             "dense": {
                 field.name: {
                     "transform": field.transform,

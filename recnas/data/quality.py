@@ -43,7 +43,7 @@ def data_warnings(
     """All warnings of a data set.
 
     Args:
-        facts: `rows_in`, `rows`, `click_rate`, `unknown` and `missing` of the manifest.
+        facts: `rows_in`, `rows`, `click_rate`, `weight`, `unknown` and `missing` of the manifest.
         repeated: share of the test rows that the training rows hold too.
         expected_rows: how many the whole data set is known to have; None: not known, or a part was asked for.
     """
@@ -70,7 +70,8 @@ def _splits(facts: dict[str, Any]) -> Iterable[DataWarning]:
     for split, rate in facts["click_rate"].items():
         rows = facts["rows"][split]
         if rate in (0.0, 1.0):
-            what = "no row is a click" if rate == 0 else "every row is a click"
+            of = " with a weight" if facts.get("weight") else ""
+            what = f"no row{of} is a click" if rate == 0 else f"every row{of} is a click"
             yield DataWarning(
                 "one-class",
                 f"In the {split} split ({rows:,} rows) {what}: AUC has no meaning there, and nothing can be learned from it.",

@@ -54,8 +54,9 @@ def freeze(
         return found.path
     tensors = {f"network/{name}": tensor for name, tensor in supernet.storages.items()}
     for number, batch in enumerate(scoring_batches(data, embeddings, settings)):
-        for name, tensor in zip(("dense", "embedded", "label"), (*batch.inputs, batch.labels)):
-            tensors[f"batch/{number}/{name}"] = tensor
+        for name, tensor in zip(("dense", "embedded", "label", "weight"), (*batch.inputs, batch.labels, batch.weights)):
+            if tensor is not None:
+                tensors[f"batch/{number}/{name}"] = tensor
     return save(folder, 0, tensors, {}, made_from, keep=1)
 
 
@@ -72,7 +73,8 @@ def scoring_batches(data: PreparedData, embeddings: Embeddings, settings: ScoreS
     batches = []
     with torch.no_grad():
         for _, batch in zip(range(settings.batches), loader.epoch()):
-            batches.append(ScoringBatch((batch.dense, embeddings.lookup(batch.ids).detach().cpu()), batch.label))
+            inputs = batch.dense, embeddings.lookup(batch.ids).detach().cpu()
+            batches.append(ScoringBatch(inputs, batch.label, batch.weight))
     return batches
 
 
@@ -98,7 +100,11 @@ class ProxyEvaluator:
         }
         supernet = Supernet(space, self.shape, tensors=weights)
         batches = [
-            ScoringBatch((tensors[f"batch/{i}/dense"], tensors[f"batch/{i}/embedded"]), tensors[f"batch/{i}/label"])
+            ScoringBatch(
+                (tensors[f"batch/{i}/dense"], tensors[f"batch/{i}/embedded"]),
+                tensors[f"batch/{i}/label"],
+                tensors.get(f"batch/{i}/weight"),
+            )
             for i in range(self.settings.batches)
         ]
         proxies = get_proxies(self.settings.proxies, lambdas=self.settings.sigeo.settle(self.warmed))

@@ -30,7 +30,7 @@ from recnas.space.base import Space
 from recnas.space.nasrec.cost import count
 from recnas.space.settings import SpaceSettings, make_ctr_space
 from recnas.train.settings import OnePass
-from recnas.train.setup import NOT_THE_RESULT
+from recnas.train.setup import NOT_THE_RESULT, check_stopping
 
 
 class BenchSettings(Settings):
@@ -59,6 +59,7 @@ def bench_build(
     """
     settings, how = settings or BenchSettings(), how or Execution()
     how.check()
+    check_stopping(settings.train, data, how.progress, settings.rows)
     described = settings.model_dump(mode="json", exclude={"train": NOT_THE_RESULT})
     earlier = _earlier_lines(start, data, described) if start is not None else []
     run = RunDir.create(out, "bench", data=data_facts(data.path, data.fingerprint, out), settings=described, threads=1)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from recnas.proxies.base import Stats, check_finite
-from recnas.proxies.network import sample_losses
+from recnas.proxies.network import mean_loss
 
 # A gradient entry is a sum over a batch in float32: below this share of its size a spread is rounding noise.
 NOISE = 1e-6
@@ -88,7 +88,7 @@ def batch_gradients(stats: Stats, leaves: Sequence[Tensor]) -> Iterator[tuple[li
     """Gradient of the mean loss of each batch, and that loss; a leaf the loss does not depend on gives zeros."""
     for batch in stats.batches:
         with torch.enable_grad():
-            loss = sample_losses(stats.network.forward(stats.network.params, batch.inputs), batch.labels).mean()
+            loss = mean_loss(stats.network.forward(stats.network.params, batch.inputs), batch)
             if not loss.requires_grad:  # no parameter reaches the logits
                 yield [torch.zeros_like(leaf) for leaf in leaves], float(loss)
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from recnas.proxies.base import Proxy, Score, Stats, check_finite
-from recnas.proxies.network import sample_losses
+from recnas.proxies.network import mean_loss
 from recnas.proxies.recorded_pass import dead_reason
 from recnas.proxies.saliency import NO_GRADIENT
 
@@ -32,7 +32,7 @@ class Grasp(Proxy):
                 return self.degenerate(dead)
             if not logits.requires_grad or not weights:
                 return self.degenerate(NO_GRADIENT)
-            loss = sample_losses(logits, batch.labels).mean()
+            loss = mean_loss(logits, batch)
             first = torch.autograd.grad(loss, weights, create_graph=True, allow_unused=True)
             products = [(g.detach() * g).sum() for g in first if g is not None and g.requires_grad]
             if not products:

@@ -21,11 +21,13 @@ from torch import Tensor
 class ScoringBatch:
     """One batch as every proxy reads it: real-valued inputs (tables already looked up), and labels.
 
-    `labels` are clicks (float, `[B]`) or classes (int64, `[B]`).
+    `labels` are clicks (float, `[B]`) or classes (int64, `[B]`); `weights` (`[B]`) say how much an example counts in
+    the loss, None that all count alike.
     """
 
     inputs: tuple[Tensor, ...]
     labels: Tensor
+    weights: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -47,6 +49,15 @@ def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
     if logits.dim() == 1:
         return F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="none")
     return F.cross_entropy(logits, labels, reduction="none")
+
+
+def mean_loss(logits: Tensor, batch: ScoringBatch) -> Tensor:
+    """Mean over the examples, or over their weights; 0 where no example has any weight."""
+    losses = sample_losses(logits, batch.labels)
+    if batch.weights is None:
+        return losses.mean()
+    weights = batch.weights.to(losses.dtype)
+    return (losses * weights).sum() / weights.sum().clamp_min(torch.finfo(losses.dtype).tiny)
 
 
 def true_logits(logits: Tensor, labels: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from recnas.model.observe import ConvUse, LinearUse, Observed, listen
 from recnas.proxies.base import ProxyError, Stats, check_finite
-from recnas.proxies.network import sample_losses, true_logits
+from recnas.proxies.network import mean_loss, true_logits
 
 K = TypeVar("K")
 
@@ -58,7 +58,7 @@ class RecordedPass:
     def __init__(self, stats: Stats) -> None:
         batch = stats.batches[0]
         self.params = dict(stats.network.params)
-        self.labels = batch.labels
+        self.batch, self.labels = batch, batch.labels
         self.inputs = tuple(x.detach().requires_grad_(x.is_floating_point()) for x in batch.inputs)
         self.observed = Observed()
         with torch.enable_grad(), listen(self.observed):
@@ -97,7 +97,7 @@ class RecordedPass:
         """Of the mean loss."""
         names, ids = list(self.params), list(self.outputs)
         with torch.enable_grad():
-            loss = sample_losses(self.logits, self.labels).mean()
+            loss = mean_loss(self.logits, self.batch)
         found = _gradients(loss, [*self.params.values(), *self.outputs.values()])
         by_name = _present(names, found[: len(names)])
         outputs = _present(ids, found[len(names) :])

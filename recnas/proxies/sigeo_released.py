@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from recnas.proxies.base import Proxy, Score, Stats, check_finite
-from recnas.proxies.network import sample_losses
+from recnas.proxies.network import mean_loss
 from recnas.proxies.sigeo import Lambdas
 
 CLIP = 5.0
@@ -170,7 +170,7 @@ class _Stream:
         for batch in self.stats.batches:
             leaves = [self.params[name] for name in self.names]
             with torch.enable_grad():
-                mean = sample_losses(self.stats.network.forward(self.params, batch.inputs), batch.labels).mean()
+                mean = mean_loss(self.stats.network.forward(self.params, batch.inputs), batch)
             found: Sequence[Tensor | None] = [None] * len(leaves)
             if mean.requires_grad:
                 found = torch.autograd.grad(mean, leaves, allow_unused=True)

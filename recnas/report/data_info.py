@@ -21,7 +21,7 @@ from recnas.runs.run import CTR, Run
 
 def data_tables(runs: Sequence[Run]) -> tuple[Table, Table]:
     """Rows and click rate of every split; cardinality, unknown share and memory of every table."""
-    splits = (
+    splits: tuple[Column, ...] = (
         Column("split", "split"),
         Column("rows", "rows", "int"),
         Column("click_rate", "click rate", "share"),
@@ -46,12 +46,16 @@ def data_tables(runs: Sequence[Run]) -> tuple[Table, Table]:
         return Table("data_splits", "Splits", splits, [], why + "rows and click rates are not known."), _from_schema(
             run, columns, why
         )
+    weights, effective = summary["weight"], summary["effective_rows"] or summary["rows"]
+    if weights:
+        splits = (*splits, Column("weight", "sum of weights", "num"))
     first = [
         {
             "split": split,
             "rows": rows,
             "click_rate": summary["click_rate"][split],
-            "interval": share_interval(summary["click_rate"][split] or 0.0, rows),
+            "interval": share_interval(summary["click_rate"][split] or 0.0, effective[split]),
+            **({"weight": weights[split]} if weights else {}),
         }
         for split, rows in summary["rows"].items()
     ]
@@ -64,6 +68,8 @@ def data_tables(runs: Sequence[Run]) -> tuple[Table, Table]:
             row[f"missing_{split}"] = by_column.get(name)
         second.append(row)
     note = f"{summary['recipe']}, split {summary['protocol']}; {summary['rows_in']:,} raw rows, {summary['rejects']:,} rejected; {len(summary['dense'])} dense inputs. Intervals say how far a click rate can be off by chance (Wilson)."
+    if weights:
+        note += " Rows have weights: click rates, training and all metrics count a row as often as its weight says."
     return Table("data_splits", "Splits", splits, first, note), Table(
         "data_columns", "Embedding tables", columns, second, _memory_note(width, second)
     )

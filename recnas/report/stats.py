@@ -26,7 +26,7 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
     return fmean(values) - half, fmean(values) + half
 
 
-def share_interval(share: float, rows: int) -> Interval | None:
+def share_interval(share: float, rows: float) -> Interval | None:
     """95 % interval of a share of `rows` independent rows (Wilson)."""
     if rows < 1:
         return None

@@ -207,6 +207,7 @@ class Leaderboard(Record):
 
     data: str
     rows: dict[str, int]
+    weight: dict[str, float] | None = None  # sums of the rows' weights, where they have some
     reference: str
     seeds: tuple[int, ...]
     tune: int

@@ -89,7 +89,7 @@ def rebuilt_rows(data: PreparedData) -> tuple[RawRows, RawRows | None]:
         return objects, None
     fit = [i for i, row in enumerate(rows) if not any(set("\r\n") & set(cell or "") for cell in row.values())]
     columns = data.manifest["columns"]
-    # Every second one without its label, as a server has it.
+    # Every second one without its label and weight, as a server has it.
     lines = [_line(recipe, columns, rows[i], labelled=i % 2 == 0) for i in fit]
     places = [kept[i] for i in fit]
     return objects, RawRows(lines, dense[places], ids[places])
@@ -185,7 +185,8 @@ def _number(field: DenseField, value: float) -> str | None:
 
 
 def _line(recipe: Recipe, columns: list[str], row: dict[str, str | None], labelled: bool) -> str:
-    cells = [row.get(name) or "" for name in columns if labelled or name != recipe.label.column or name in row]
+    unread = [recipe.label.column, *([recipe.weight.column] if recipe.weight is not None else [])]
+    cells = [row.get(name) or "" for name in columns if labelled or name not in unread or name in row]
     line = _joined(recipe, cells)
     assert len(cells_of(line, recipe)) == len(cells)
     return line

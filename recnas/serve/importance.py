@@ -12,6 +12,8 @@ still read the other; a group of the two tells.
 An interval is that of the paired bootstrap (`bench.bootstrap`): rows are drawn again, the same for both sides,
 and so are the repeats. It is about this model on such rows, not about another training.
 
+Rows that have weights count in both losses as often as these say.
+
 Memory is a batch of inputs plus a few numbers per row, whatever the number of columns.
 """
 
@@ -117,6 +119,12 @@ class ScoredRows:
         self.split, self.index, self.of = split, index, data.rows(split)
         self.dense, self.ids = (np.asarray(data.array(split, name)) for name in ("dense", "ids"))
         self.label = np.asarray(data.array(split, "label"))[index]
+        self.weight = np.asarray(data.array(split, "weight"))[index] if data.weighted else None
+        if self.weight is not None and not self.weight.any():
+            raise DataError(
+                f"The {len(index):,} rows drawn from the split {split} all have weight 0.",
+                "Draw more of them: --rows N",
+            )
 
     @classmethod
     def draw(cls, data: PreparedData, split: str, rows: int, seed: int) -> ScoredRows:
@@ -177,7 +185,7 @@ def measure(
         logits = rows.logits(model, part, _order(part, repeat), batch)
         if on_pass is not None:
             on_pass(len(rows.index))
-        return row_sums(logits, rows.label)
+        return row_sums(logits, rows.label, weight=rows.weight)
 
     def _order(part: Part | None, repeat: int) -> np.ndarray | None:
         if part is None:

@@ -68,6 +68,7 @@ def describe_inputs(data: PreparedData) -> dict[str, Any]:
             "header": recipe.header,
             "columns": data.manifest["columns"],
             "label": recipe.label.column,
+            **({"weight": recipe.weight.column} if recipe.weight is not None else {}),  # which no model reads
         },
         "dense": [_dense(column, field) for column, field in zip(dense, data.schema.dense)],
         "sparse": [_sparse(column, field) for column, field in zip(sparse, data.schema.sparse)],

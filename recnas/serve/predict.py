@@ -65,7 +65,7 @@ def predict(
             "nothing to report.",
             "Say where they should go: --out predictions.parquet (or .csv)",
         )
-    summary = _Summary(rows.labelled)
+    summary = _Summary(rows.labelled, rows.weighted)
     plain = rows.recipe.format == "text" and not any(source.compression for source in rows.sources)
     progress.phase("predict", sum(source.size for source in rows.sources) / 1e6 if plain else None, "MB")
     with _writer(target, rows.labelled) as write:
@@ -93,8 +93,9 @@ def _logits(model: TrainedModel, block: EncodedRows, size: int) -> torch.Tensor:
 
 
 class _Summary:
-    def __init__(self, labelled: bool) -> None:
-        self.rows = self.rejects = self.unlabelled = 0
+    def __init__(self, labelled: bool, weighted: bool) -> None:
+        self.weighted = weighted
+        self.rows = self.rejects = self.unlabelled = self.unweighted = 0
         self.predicted = 0.0
         self.first_bad: list[dict[str, Any]] = []
         self.metrics = Metrics() if labelled else None
@@ -110,8 +111,13 @@ class _Summary:
         label = torch.full_like(logits, torch.nan) if block.label is None else torch.from_numpy(block.label)
         known = ~label.isnan()
         self.unlabelled += int((~known).sum())
+        weight = None
+        if self.weighted:
+            weight = torch.zeros_like(logits) if block.weight is None else torch.from_numpy(block.weight)
+            self.unweighted += int((known & weight.isnan()).sum())
+            known &= ~weight.isnan()
         if bool(known.any()):
-            self.metrics.update(logits[known], label[known])
+            self.metrics.update(logits[known], label[known], None if weight is None else weight[known])
 
     def result(self) -> dict[str, Any]:
         good = self.rows - self.rejects
@@ -128,6 +134,9 @@ class _Summary:
             found["reasons"] = self.metrics.reasons()
             found["labelled"] = self.metrics.rows
             found["unlabelled"] = self.unlabelled
+            if self.weighted:
+                found["weighted"] = True
+                found["unweighted"] = self.unweighted
         return found
 
 

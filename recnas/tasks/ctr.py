@@ -21,6 +21,7 @@ from recnas.evaluators.settings import ScoreSettings
 from recnas.evaluators.shared_weights import SharedWeightsEvaluator
 from recnas.evaluators.training import TrainingEvaluator, TrainWork
 from recnas.model.nasrec.subnet import Subnet
+from recnas.progress import Progress
 from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
 from recnas.runs.records import Metrics
@@ -30,8 +31,8 @@ from recnas.space.settings import make_ctr_space
 from recnas.tasks.base import FINALISTS, SEARCH, WARMUP, WINNER, Final, Metric, Task
 from recnas.tasks.settings import CtrSearchConfig
 from recnas.train.latency import latency_ms
-from recnas.train.settings import CheckSettings, WarmupConfig
-from recnas.train.setup import net_shape
+from recnas.train.settings import CheckSettings, TrainSettings, WarmupConfig
+from recnas.train.setup import check_stopping, net_shape
 from recnas.train.standalone import train
 from recnas.train.warmup import load_warmed, warmup
 
@@ -51,6 +52,19 @@ class CtrTask(Task):
         self.seed, self.searcher, self.limits = config.seed, config.search, config.limits
         self.threads = config.supernet.threads
         self.finalists, self.finalist_seeds = config.final.candidates, config.final.seeds
+
+        for settings, _ in self._watched():  # now, not when the first finalist is trained
+            check_stopping(settings, self.data, Progress(quiet=True))
+
+    def _watched(self) -> list[tuple[TrainSettings, int | None]]:
+        """Settings of trainings that may look at validation, with their training rows."""
+        final, query = self.config.final, self.config.query_training
+        found = [(final.train, final.rows)]
+        if self.config.evaluator == "training":
+            found.append((query.train, query.rows))
+        if final.retrain_settings is not None and final.retrain_on == "train":
+            found.append((final.retrain_settings, None))
+        return found
 
     def sources(self, out: Path | str) -> dict[str, Any]:
         return {"data": data_facts(self.data.path, self.data.fingerprint, out)}
@@ -79,6 +93,8 @@ class CtrTask(Task):
 
     def warn(self, how: Execution) -> None:
         warn_of_data(self.data, how.progress)
+        for settings, rows in self._watched():
+            check_stopping(settings, self.data, how.progress, rows)
 
     def prepare(self, run: RunDir, how: Execution) -> None:
         folder = run.path / WARMUP

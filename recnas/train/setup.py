@@ -32,7 +32,7 @@ from recnas.train.evaluate import evaluate
 from recnas.train.loop import Pace, Trainee, Trainer
 from recnas.train.settings import TrainSettings
 from recnas.train.start import click_logit, start_at
-from recnas.train.watch import Watch
+from recnas.train.watch import Watch, planned_checks
 
 # Settings that change no figure of work which engines hand out: it is computed with one thread.
 NOT_THE_RESULT = {"threads", "checkpoint_seconds"}
@@ -278,7 +278,7 @@ def new_trainer(
     if data is not None:
         rows = next(BatchLoader(data, "train", START_ROWS).epoch()).to(device)
         logit = click_logit(data.manifest["click_rate"]["train"], data.rows("train"))
-        start_at(trainee, logit, rows.dense, embeddings.lookup(rows.ids))
+        start_at(trainee, logit, rows.dense, embeddings.lookup(rows.ids), rows.weight)
     make = RankTrainer if current_ranks().several else Trainer
     return make(trainee, embeddings, loader, settings, steps or steps_of(loader, settings), device)
 
@@ -310,6 +310,26 @@ def watched(trainer: Trainer) -> dict[str, Any]:
     if watch is None:
         return {}
     return {"checks": [check._asdict() for check in watch.checks], "best_epoch": watch.best_epoch()}
+
+
+def check_stopping(settings: TrainSettings, data: PreparedData, progress: Progress, rows: int | None = None) -> None:
+    """Before anything is spent: can validation tell when to stop, and is there a chance that it will?
+
+    Args:
+        rows: training rows; None for all.
+    """
+    patience = settings.stop.patience
+    if patience is None:
+        return
+    check_validation(data)
+    epoch = math.ceil(min(data.rows("train"), rows or data.rows("train")) / settings.batch_size)
+    checks = planned_checks(settings.stop.checks, epoch, max(1, math.ceil(settings.epochs * epoch)))
+    if patience >= checks - 1:
+        looks = "1 check" if checks == 1 else f"{checks} checks"
+        progress.say(
+            f"note: {looks} of validation in epochs={settings.epochs:g}, so stop.patience={patience} cannot end a training "
+            "early; the best state is kept all the same. For more checks: stop.checks=4, or more epochs"
+        )
 
 
 def check_validation(data: PreparedData) -> None:

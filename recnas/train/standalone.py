@@ -37,6 +37,7 @@ from recnas.train.metrics import REPORTED
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import (
     check_same_data,
+    check_stopping,
     choose_device,
     make_embeddings,
     make_joined_loader,
@@ -69,6 +70,8 @@ def train(
     ranks = current_ranks()
     ranks.check_batch(settings.batch_size, "batch_size")
     check_same_data(data)
+    if on == "train":
+        check_stopping(settings, data, progress if ranks.first else Progress(quiet=True))
     device = choose_device(settings)
     facts: dict[str, Any] = {
         "arch": to_dict(arch),

@@ -23,8 +23,9 @@ def click_logit(rate: float | None, rows: int) -> float:
 
 
 @torch.no_grad()
-def start_at(trainee: Trainee, logit: float, dense: Tensor, embedded: Tensor) -> None:
-    """Let outputs start at `logit`: exactly so on average over some rows, `dense [B, I]` and `embedded [B, F, D]`.
+def start_at(trainee: Trainee, logit: float, dense: Tensor, embedded: Tensor, weight: Tensor | None = None) -> None:
+    """Let outputs start at `logit`: exactly so on average over some rows, `dense [B, I]` and `embedded [B, F, D]`, each
+    counted as often as `weight [B]` says.
 
     Of NASRec's networks one in sixty starts ten units off (a factorization machine in its last block), so the bias
     makes up for what the rest of the network says at first. The paths of a supernet each say something else; its
@@ -33,6 +34,11 @@ def start_at(trainee: Trainee, logit: float, dense: Tensor, embedded: Tensor) ->
     bias = trainee.output_bias
     bias.fill_(logit)
     if isinstance(trainee, FixedNetwork):
-        offset = float(trainee.network.eval()(dense, embedded).mean()) - logit
+        said = trainee.network.eval()(dense, embedded)
+        if weight is not None and bool(weight.any()):
+            mean = float((said * weight).sum() / weight.sum())
+        else:
+            mean = float(said.mean())
+        offset = mean - logit
         if is_finite(offset):  # otherwise the first step of training says what is wrong
             bias.sub_(offset)

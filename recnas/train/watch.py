@@ -23,6 +23,14 @@ class Check(NamedTuple):
     auc: float | None
 
 
+def planned_checks(per_epoch: int, epoch_steps: int, total_steps: int) -> int:
+    """How many checks a training makes that nothing ends early."""
+    if per_epoch >= epoch_steps:
+        return total_steps  # one after every step
+    at_end = total_steps * per_epoch // epoch_steps > (total_steps - 1) * per_epoch // epoch_steps
+    return total_steps * per_epoch // epoch_steps + (0 if at_end else 1)
+
+
 class Watch:
     """The checks of one training.
 

@@ -15,19 +15,26 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.prepare import prepare
 from recnas.data.prepared import PreparedData
 from recnas.data.synthetic import generate
 
 
-def test_kills_do_not_change_the_result(tmp_path: Path):
-    raw = tmp_path / "a.tsv"
-    generate("criteo", 60_000, 5, raw)
-    undisturbed = prepare("criteo", [raw], tmp_path / "whole", PrepareOptions(min_count=3), memory=256 << 20)
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weights of rows"])
+def test_kills_do_not_change_the_result(weighted: bool, weighted_rows, weighted_recipe: Path, tmp_path: Path):
+    raw, recipe = tmp_path / "a.tsv", "criteo"
+    if weighted:
+        recipe = str(weighted_recipe)
+        weighted_rows(200_000).to_csv(raw, index=False)
+    else:
+        generate("criteo", 60_000, 5, raw)
+    undisturbed = prepare(recipe, [raw], tmp_path / "whole", PrepareOptions(min_count=3), memory=256 << 20)
 
     def command(out: str) -> list[str]:
-        return [sys.executable, "-m", "recnas.cli.main", "prepare", "criteo", "--raw", str(raw), "--out", str(tmp_path / out),
+        return [sys.executable, "-m", "recnas.cli.main", "prepare", recipe, "--raw", str(raw), "--out", str(tmp_path / out),
                 "--min-count", "3", "--memory", "256MB", "--json", "--quiet"]  # fmt: skip
 
     started = time.monotonic()
@@ -52,4 +59,6 @@ def test_kills_do_not_change_the_result(tmp_path: Path):
     done = subprocess.run(command("d"), capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["fingerprint"] == undisturbed.fingerprint
     assert killed == wanted
-    assert PreparedData.open(tmp_path / "d").verify() == []
+    last = PreparedData.open(tmp_path / "d")
+    assert last.verify() == []
+    assert last.manifest.get("weight") == undisturbed.manifest.get("weight")

@@ -1,10 +1,12 @@
-"""Kill `recnas train` at random moments; the final weights must be those of the undisturbed run, bit for bit.
+"""Kill `recnas train` at random moments; the final weights, and with early stopping the best
+epoch, must be those of the undisturbed run, bit for bit.
 
 RECNAS_KILLS sets how many kills (default 3).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -64,6 +66,9 @@ def assert_same_weights(first: Path, second: Path) -> None:
     assert one is not None
     assert two is not None
     assert one.step == two.step
+    lines = [json.loads((run / "ledger.jsonl").read_text()) for run in (first, second)]
+    for fact in ("best_epoch", "checks", "steps", "valid", "test"):
+        assert lines[0].get(fact) == lines[1].get(fact), fact
     assert one.tensors.keys() == two.tensors.keys()
     for name, tensor in one.tensors.items():
         assert torch.equal(tensor, two.tensors[name]), name

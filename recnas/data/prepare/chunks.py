@@ -54,7 +54,7 @@ class ChunkWriter:
     def text_block(self, file: int, block: int, text: bytes) -> ArrayFile:
         rows = rows_of_text(text, block == 0, self.columns, self.recipe, self.inputs)
         if rows is None:
-            return self._write(file, block, _empty_chunk())
+            return self._write(file, block, _empty_chunk(self.recipe))
         return self._write(file, block, parse_rows(self.recipe, self.inputs, rows, self.sides))
 
     def parquet_batch(self, file: int, block: int, batch: Any) -> ArrayFile:
@@ -62,6 +62,8 @@ class ChunkWriter:
 
     def _write(self, file: int, block: int, chunk: Chunk) -> ArrayFile:
         arrays: dict[str, np.ndarray] = {"label": chunk.label}
+        if chunk.weight is not None:
+            arrays["weight"] = chunk.weight
         if len(chunk.line) != chunk.lines:
             arrays["line"] = chunk.line.astype(np.uint32)
         if chunk.time is not None:
@@ -87,8 +89,9 @@ class ChunkWriter:
         return ArrayFile(path)
 
 
-def _empty_chunk() -> Chunk:
-    return Chunk(lines=0, line=np.zeros(0, np.int64), label=np.zeros(0, np.uint8))
+def _empty_chunk(recipe: Recipe) -> Chunk:
+    weight = None if recipe.weight is None else np.zeros(0, np.float32)
+    return Chunk(lines=0, line=np.zeros(0, np.int64), label=np.zeros(0, np.uint8), weight=weight)
 
 
 def bad_lines(chunk: ArrayFile) -> list[BadLine]:

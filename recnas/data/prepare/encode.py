@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +22,15 @@ from recnas.data.prepare.arrayfile import ArrayFile, crc32
 from recnas.data.prepare.split import SPLITS, TRAIN
 from recnas.data.raw.id_table import IdTable
 from recnas.data.raw.inputs import dense_inputs, id_inputs
+from recnas.data.raw.recipe import Recipe
+from recnas.data.raw.refusals import no_weight
 from recnas.data.schema import MISSING_ID, UNKNOWN_ID, DenseField
 
-ARRAYS = {"dense": "dense.f32", "ids": "ids.i32", "label": "label.i8"}
+
+def array_files(weighted: bool) -> dict[str, str]:
+    """The arrays of a split and the files they are in."""
+    files = {"dense": "dense.f32", "ids": "ids.i32", "label": "label.i8"}
+    return files | {"weight": "weight.f32"} if weighted else files
 
 
 @dataclass(frozen=True)
@@ -35,13 +41,13 @@ class SplitFiles:
     handles: tuple[dict[str, int], ...]
 
     @classmethod
-    def allocate(cls, folder: Path, rows: list[int], n_dense: int, n_sparse: int) -> SplitFiles:
+    def allocate(cls, folder: Path, rows: list[int], n_dense: int, n_sparse: int, weighted: bool = False) -> SplitFiles:
         handles = []
         for split, count in zip(SPLITS, rows):
             (folder / split).mkdir(parents=True, exist_ok=True)
-            sizes = {"dense": 4 * n_dense * count, "ids": 4 * n_sparse * count, "label": count}
+            sizes = {"dense": 4 * n_dense * count, "ids": 4 * n_sparse * count, "label": count, "weight": 4 * count}
             opened = {}
-            for array, name in ARRAYS.items():
+            for array, name in array_files(weighted).items():
                 handle = os.open(folder / split / name, os.O_RDWR | os.O_CREAT, 0o644)
                 os.ftruncate(handle, sizes[array])
                 if sizes[array]:
@@ -50,6 +56,10 @@ class SplitFiles:
                 opened[array] = handle
             handles.append(opened)
         return cls(folder, tuple(handles))
+
+    @property
+    def weighted(self) -> bool:
+        return "weight" in self.handles[0]
 
     def close(self) -> None:
         for opened in self.handles:
@@ -83,6 +93,8 @@ class Encoder:
         order = np.argsort(split, kind="stable")
         counts: list[int] = np.bincount(split, minlength=len(SPLITS)).tolist()
         arrays: dict[str, np.ndarray] = {"dense": dense[order], "ids": ids[order], "label": label[order]}
+        if self.files.weighted:
+            arrays["weight"] = chunk.read("weight")[:n][order]
         parts: list[dict[str, Any]] = []
         start = 0
         for s, count in enumerate(counts):
@@ -115,7 +127,22 @@ class Encoder:
         return True
 
     def _widths(self) -> dict[str, int]:
-        return {"dense": 4 * len(self.dense), "ids": 4 * len(self.tables), "label": 1}
+        widths = {"dense": 4 * len(self.dense), "ids": 4 * len(self.tables), "label": 1}
+        return widths | {"weight": 4} if self.files.weighted else widths
+
+
+def check_weights(recipe: Recipe, chunks: Iterable[tuple[ArrayFile, np.ndarray]]) -> None:
+    """Refuse a split whose rows all have weight 0; one without any rows is another matter."""
+    rows, heavy = np.zeros(len(SPLITS), dtype=np.int64), np.zeros(len(SPLITS), dtype=np.int64)
+    for chunk, split in chunks:
+        some = chunk.read("weight")[: len(split)] > 0
+        rows += np.bincount(split, minlength=len(SPLITS))
+        heavy += np.bincount(split[some], minlength=len(SPLITS))
+        if heavy.all():
+            return
+    for name, count, with_weight in zip(SPLITS, rows, heavy):
+        if count and not with_weight:
+            raise no_weight(recipe, name)
 
 
 def read_missing(chunk: ArrayFile, name: str, rows: int) -> np.ndarray | None:

@@ -22,12 +22,13 @@ import pyarrow.parquet as pq
 
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import bad_lines
-from recnas.data.prepare.encode import ARRAYS
+from recnas.data.prepare.encode import array_files
 from recnas.data.prepare.split import SPLITS
 from recnas.data.prepare.vocab_files import vocabulary_digest
 from recnas.data.prepared import FORMAT, MANIFEST, read_blocks
 from recnas.data.quality import Block, data_warnings, repeated_share
 from recnas.data.raw.dense import DenseSummary
+from recnas.data.raw.recipe import Weight
 from recnas.data.raw.sources import Source, sha256_file
 from recnas.data.schema import Schema
 from recnas.progress import Progress
@@ -45,12 +46,13 @@ class Finisher:
         work: Path,
         schema: Schema,
         summaries: list[DenseSummary],
+        weight: Weight | None,
         threads: int,
         progress: Progress,
     ) -> None:
         self.out, self.done, self.work = out, work / "done", work
         self.schema, self.summaries = schema, summaries
-        self.threads, self.progress = threads, progress
+        self.weight, self.threads, self.progress = weight, threads, progress
 
     def run(
         self,
@@ -85,7 +87,7 @@ class Finisher:
             others = {name: pool.submit(sha256_file, self.done / name) for name in names if name not in checks}
             checksums = {name: future.result() for name, future in sorted({**checks, **others}.items())}
             source_sums = [future.result() for future in digests]
-        counts = self._summary(entries, rows)
+        counts = self._summary(entries, rows) | self._weights(rows)
         warnings = data_warnings(self.schema, self.summaries, facts | counts, repeated.result(), expected_rows)
         manifest = {
             "format": FORMAT,
@@ -111,7 +113,7 @@ class Finisher:
         self.progress.end()
 
     def _array_files(self) -> list[str]:
-        return [f"{split}/{name}" for split in SPLITS for name in ARRAYS.values()]
+        return [f"{split}/{name}" for split in SPLITS for name in array_files(self.weight is not None).values()]
 
     def _fingerprint(self, checksums: dict[str, str], vocabulary: dict[str, str]) -> str:
         """Of what a model sees: the arrays, the schema, and the values behind the ids."""
@@ -137,6 +139,33 @@ class Finisher:
             "missing": {split: dict(zip(names, total(s, "missing"))) for s, split in enumerate(SPLITS)},
         }
 
+    def _weights(self, rows: list[int]) -> dict[str, Any]:
+        """Sums of weights, and click rates that count them; nothing where rows have none.
+
+        Summed over blocks of fixed size: the same to the last digit whatever the chunks of this preparation.
+        """
+        if self.weight is None:
+            return {}
+        sums = {}
+        for split, count in zip(SPLITS, rows):
+            total = clicked = squares = 0.0
+            names = ("weight", "label")
+            for weight, label in zip(
+                *(read_blocks(self.done, split, name, count, self.schema, _PARQUET_ROWS) for name in names)
+            ):
+                total += float(weight.sum(dtype=np.float64))
+                clicked += float(np.where(label == 1, weight, 0).sum(dtype=np.float64))
+                squares += float(np.square(weight, dtype=np.float64).sum())
+            sums[split] = total, clicked, squares
+        return {
+            "weight": {split: total for split, (total, _, _) in sums.items()},
+            # How many rows of one weight would tell a mean as well (Kish).
+            "effective_rows": {
+                split: total**2 / squares if squares else 0.0 for split, (total, _, squares) in sums.items()
+            },
+            "click_rate": {split: clicked / total if total else None for split, (total, clicked, _) in sums.items()},
+        }
+
     def _repeated(self, rows: list[int]) -> float:
         counts = dict(zip(SPLITS, rows))
 
@@ -150,14 +179,16 @@ class Finisher:
         return repeated_share(blocks("test"), blocks("train"), counts["test"])
 
     def _write_parquet(self, split: str, rows: int) -> None:
-        fields = [("label", pa.int8())]
+        inputs = [*(column.name for column in self.schema.dense), *(column.name for column in self.schema.sparse)]
+        # A column that is the weight and an input occurs twice, the second time as models are given it.
+        weight = [("row_weight" if "weight" in inputs else "weight", pa.float32())] if self.weight is not None else []
+        fields = [("label", pa.int8()), *weight]
         fields += [(column.name, pa.float32()) for column in self.schema.dense]
         fields += [(column.name, pa.int32()) for column in self.schema.sparse]
         schema = pa.schema(fields)
         # Read, not mapped: the pages of a map would count as this process's memory.
-        blocks = [
-            read_blocks(self.done, split, name, rows, self.schema, _PARQUET_ROWS) for name in ("label", "dense", "ids")
-        ]
+        arrays = ("label", "dense", "ids", *(("weight",) if weight else ()))
+        blocks = [read_blocks(self.done, split, name, rows, self.schema, _PARQUET_ROWS) for name in arrays]
         with pq.ParquetWriter(
             self.done / f"{split}.parquet",
             schema,
@@ -165,8 +196,8 @@ class Finisher:
             use_dictionary=False,
             write_statistics=False,
         ) as writer:
-            for label, dense, ids in zip(*blocks):
-                columns = [label, *np.ascontiguousarray(dense.T), *np.ascontiguousarray(ids.T)]
+            for label, dense, ids, *weights in zip(*blocks):
+                columns = [label, *weights, *np.ascontiguousarray(dense.T), *np.ascontiguousarray(ids.T)]
                 writer.write_table(pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema))
 
 

@@ -14,7 +14,14 @@ import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import ChunkWriter, bad_lines, write_chunks
-from recnas.data.prepare.encode import Encoder, SplitFiles, encode_chunks, keys_to_count, training_numbers
+from recnas.data.prepare.encode import (
+    Encoder,
+    SplitFiles,
+    check_weights,
+    encode_chunks,
+    keys_to_count,
+    training_numbers,
+)
 from recnas.data.prepare.folder import check_disk, open_work
 from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.publish import Finisher, write_rejects
@@ -98,7 +105,7 @@ class Preparation:
         if state.rejects:
             write_rejects(self.work / "done", self.sources, state.chunks, self.recipe.header, state.rows_in)
         facts = {"rows_in": state.rows_in, "rejects": state.rejects, "columns": list(state.columns)}
-        finisher = Finisher(self.out, self.work, schema, summaries, self.threads, self.progress)
+        finisher = Finisher(self.out, self.work, schema, summaries, self.recipe.weight, self.threads, self.progress)
         finisher.run(self.plan, facts, entries, self.sources, self.options.parquet, self._expected_rows())
         return PreparedData.open(self.out)
 
@@ -179,6 +186,8 @@ class Preparation:
         index = Path(self.options.split_index) if self.options.split_index else None
         splits = assign_split(self.protocol, self.options.seed, rows, days, index, state.starts)
         check_train_rows(_rows_per_split(splits)[TRAIN])
+        if self.recipe.weight is not None:
+            check_weights(self.recipe, zip(state.chunks, splits))
         return splits
 
     def _count(
@@ -233,7 +242,9 @@ class Preparation:
     ) -> list[dict[str, Any]]:
         sizes = _rows_per_split(splits)
         self.progress.phase("encode", sum(sizes), "rows")
-        files = SplitFiles.allocate(self.work / "done", sizes, schema.n_dense, len(tables))
+        files = SplitFiles.allocate(
+            self.work / "done", sizes, schema.n_dense, len(tables), self.recipe.weight is not None
+        )
         try:
             encoder = Encoder(files, schema.dense, tables)
             return encode_chunks(

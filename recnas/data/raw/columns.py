@@ -17,12 +17,12 @@ def resolve_columns(recipe: Recipe, source: Source) -> tuple[str, ...]:
     if not recipe.header:
         _check_first_row(recipe, source, cells)
         return recipe.columns
-    if recipe.columns and tuple(cells) != recipe.columns:
+    if fault := _header_fault(recipe, cells):
         raise DataError(
-            f"{source.path} line 1: the header is not the one of {recipe.name}. Expected "
-            f"{', '.join(recipe.columns[:6])}, ...; found {', '.join(cells[:6])}{', ...' if len(cells) > 6 else ''}.",
+            f"{source.path} line 1: the header is not the one of {recipe.name}: {fault}.",
             _other_recipe_hint(first, recipe)
-            or "Check that --raw names the right file; a missing header line must be put back.",
+            or "Check that --raw names the right file; a missing header line must be put back. If the file is right, change "
+            "`columns` in the recipe to its header, or leave `columns` out.",
         )
     absent = [name for name in recipe.sources() if name not in cells]
     if absent:
@@ -30,7 +30,42 @@ def resolve_columns(recipe: Recipe, source: Source) -> tuple[str, ...]:
             f"{source.path} line 1: the header has no column {', '.join(absent)}; it has {', '.join(cells)}.",
             "Correct the column names or the separator in the recipe.",
         )
+    twice = [name for name in recipe.sources() if cells.count(name) > 1]
+    if twice:
+        raise DataError(
+            f"{source.path} line 1: the header names {', '.join(twice)} more than once, so it is not known which to read.",
+            "Rename one of the columns.",
+        )
     return tuple(cells)
+
+
+def _header_fault(recipe: Recipe, cells: list[str]) -> str | None:
+    """How a header differs from the recipe's columns: all must be there and in that order, others may stand between.
+
+    Columns are found by name, so others do no harm. Another order would do none either, but a header that somebody
+    put over the columns of another file looks like that.
+    """
+    absent = [name for name in recipe.columns if name not in cells]
+    extra = [name for name in cells if name not in recipe.columns]
+    if absent:
+        found = f"; it has {_some(extra)} besides" if extra else ""
+        every = " (none of its columns is there)" if len(absent) == len(recipe.columns) else ""
+        return f"it has no {_some(absent)}{every}{found}"
+    known = [name for name in cells if name in recipe.columns]
+    for place, (wanted, there) in enumerate(zip(recipe.columns, known), 1):
+        if wanted != there:
+            return f"the order differs from the {_nth(place)} column on, which is {there} and should be {wanted}"
+    if len(known) > len(recipe.columns):
+        return f"{_some(known[len(recipe.columns) :])} stands there more than once"
+    return None
+
+
+def _some(names: list[str], most: int = 6) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def _nth(place: int) -> str:
+    return f"{place}{'th' if place % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(place % 10, 'th')}"
 
 
 def _check_first_row(recipe: Recipe, source: Source, cells: list[str]) -> None:

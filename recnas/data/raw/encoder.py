@@ -1,8 +1,8 @@
 """Raw rows as model inputs, encoded with a vocabulary that is already fitted.
 
 The parsing is `prepare`'s own, block by block, so a row gets the same numbers here as there. What differs:
-labels and times are not needed. A label column may be absent, and a row with a bad label is still a row
-that can be predicted; it only counts in no metric.
+labels, weights and times are not needed. Their columns may be absent, and a row with a bad label or weight is
+still a row that can be predicted; it only counts in no metric.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from recnas.data.raw.parse import RawRows, parse_rows, rows_of_text
 from recnas.data.raw.recipe import InputColumn, Label, Recipe
 from recnas.data.raw.sources import Source, check_is_text, find_sources, sha256_file, stream_blocks
 from recnas.data.raw.typed import Typed
+from recnas.data.raw.weights import weights_or_nan
 from recnas.errors import DataError
 
 BLOCK_BYTES = 4 << 20  # of text held at a time
@@ -42,6 +43,7 @@ class EncodedRows:
     dense: np.ndarray  # [n, I] float32
     ids: np.ndarray  # [n, F] int64
     label: np.ndarray | None  # [n] float32, NaN where it cannot be read; None without a label column
+    weight: np.ndarray | None  # the same; None unless every file has the column of weights
     bad: list[BadLine]
     bytes: int
 
@@ -74,7 +76,8 @@ class RawEncoder:
 
     def __init__(self, data: PreparedData, raw: list[Path | str], side: tuple[str, ...] = ()) -> None:
         recipe, self.inputs = fitted_recipe(data)
-        self.recipe = recipe.model_copy(update={"time": None})
+        self.recipe = recipe.model_copy(update={"time": None, "weight": None})
+        self._weight = None if recipe.weight is None else recipe.weight.column
         self.sources = find_sources([Path(path) for path in raw])
         self.columns = [self._columns(source) for source in self.sources]
         self.sides = side_tables(recipe, self.sources[0].path.parent, side)
@@ -93,6 +96,11 @@ class RawEncoder:
         """Whether any file has the label column."""
         return any(self.recipe.label.column in columns for columns in self.columns)
 
+    @property
+    def weighted(self) -> bool:
+        """Whether all files have weights, which figures about them then count."""
+        return self._weight is not None and all(self._weight in columns for columns in self.columns)
+
     def blocks(self) -> Iterator[EncodedRows]:
         """All rows in order, one block after the other."""
         for source, columns in zip(self.sources, self.columns):
@@ -103,12 +111,13 @@ class RawEncoder:
 
     def _text(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
         for number, text in enumerate(stream_blocks(source, BLOCK_BYTES)):
-            rows = rows_of_text(text, number == 0, columns, self.recipe, self.inputs)
+            rows = rows_of_text(text, number == 0, columns, self.recipe, self.inputs, self._read_weight)
             if rows is not None:
                 yield self._encode(columns, rows, len(text))
 
     def _parquet(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
-        needed = [name for name in self._needed() if name in columns]
+        needed = [name for name in (*self._needed(), *self._read_weight) if name in columns]
+        needed = list(dict.fromkeys(needed))
         for batch in parquet_batches(source, needed, PARQUET_ROWS):
             yield self._encode(columns, rows_of_batch(batch), batch.nbytes)
 
@@ -125,6 +134,9 @@ class RawEncoder:
         if rule.column in columns:
             typed = rows.read(rule.column, "label" if rule.at_least is None else "number", None)
             label = _label(rule, typed)[np.searchsorted(rows.line, chunk.line)]
+        weight = None
+        for name in self._read_weight:
+            weight = weights_or_nan(rows.read(name, "number", None))[np.searchsorted(rows.line, chunk.line)]
         kept = len(chunk.line)
         return EncodedRows(
             lines=rows.lines,
@@ -132,9 +144,14 @@ class RawEncoder:
             dense=dense_inputs(kept, self.dense, chunk.dense.__getitem__),
             ids=id_inputs(kept, self.tables, chunk.keys.__getitem__, chunk.missing.get).astype(np.int64),
             label=label,
+            weight=weight,
             bad=chunk.bad,
             bytes=size,
         )
+
+    @property
+    def _read_weight(self) -> tuple[str, ...]:
+        return (self._weight,) if self._weight is not None and self.weighted else ()
 
     def _needed(self) -> list[str]:
         """Raw columns that are read, the label included."""
@@ -153,12 +170,12 @@ class RawEncoder:
             if inputs <= set(cells) and len(set(cells)) == len(cells):
                 return tuple(cells)
         else:
-            # As the training file, or without its label, or only with what the model reads; the usual
+            # As the training file, or without its label (and weight), or only with what the model reads; the usual
             # number of cells decides, as any single line may be a bad one.
             usual = Counter(map(len, lines)).most_common(1)[0][0] if lines else 0
             every = self.recipe.columns
             for kept in (
-                tuple(name for name in every if name != self.recipe.label.column or name in inputs),
+                tuple(name for name in every if name not in (self.recipe.label.column, self._weight) or name in inputs),
                 tuple(name for name in every if name in inputs),
             ):
                 if usual == len(kept) != len(every):

@@ -20,6 +20,7 @@ from recnas.data.raw.lines import BadLine, LineTable, split_lines
 from recnas.data.raw.recipe import InputColumn, Recipe
 from recnas.data.raw.text_columns import Cells, StringKeys
 from recnas.data.raw.typed import PARSERS, Typed, cut_suffix, typed_cells, with_words
+from recnas.data.raw.weights import weights_of
 
 # Gives a source column as one of the kinds, or as "label"; text and Parquet each have their own.
 ReadColumn = Callable[[str, str, InputColumn | None], Typed]
@@ -41,6 +42,7 @@ class Chunk:
     lines: int  # rows in, bad ones included
     line: np.ndarray  # [n] row number within the block of each good row
     label: np.ndarray  # [n] uint8
+    weight: np.ndarray | None = None  # float32 [n], where rows have weights
     dense: dict[str, np.ndarray] = field(default_factory=dict)  # [n], see `dense.transformed`
     keys: dict[str, np.ndarray] = field(default_factory=dict)  # uint32 or uint64 [n]
     missing: dict[str, np.ndarray] = field(default_factory=dict)  # bool [n], only where there are any
@@ -61,22 +63,35 @@ class RawRows(NamedTuple):
 
 
 def rows_of_text(
-    text: bytes, first: bool, columns: tuple[str, ...], recipe: Recipe, inputs: list[InputColumn]
+    text: bytes,
+    first: bool,
+    columns: tuple[str, ...],
+    recipe: Recipe,
+    inputs: list[InputColumn],
+    numbers: tuple[str, ...] = (),
 ) -> RawRows | None:
-    """The rows of a block of text, the `first` one perhaps with a header; None if there are none."""
+    """The rows of a block of text, the `first` one perhaps with a header; None if there are none.
+
+    Args:
+        numbers: columns that are read as numbers besides those the recipe names.
+    """
     if recipe.header and first:
         text = text[text.find(b"\n") + 1 :] if b"\n" in text else b""
     if not text:
         return None
     table = split_lines(text, recipe.separator, len(columns), recipe.quote)
-    return RawRows(table.line, table.lines, *_text_reader(table, columns, recipe, inputs), table.bad)
+    return RawRows(table.line, table.lines, *_text_reader(table, columns, recipe, inputs, numbers), table.bad)
 
 
 _TILE_CELLS = 24_576  # cells parsed at a time: their words stay in the second-level cache
 
 
 def _text_reader(
-    table: LineTable, names: tuple[str, ...], recipe: Recipe, inputs: list[InputColumn]
+    table: LineTable,
+    names: tuple[str, ...],
+    recipe: Recipe,
+    inputs: list[InputColumn],
+    numbers: tuple[str, ...],
 ) -> tuple[ReadColumn, ShowCell]:
     """Read columns of a block of text by name.
 
@@ -85,8 +100,10 @@ def _text_reader(
     """
     position = {name: i for i, name in enumerate(names)}
     groups: dict[tuple[str, str | None], list[int]] = {}
-    if recipe.label.column in position:  # rows that are only to be predicted need none
-        groups["number", None] = [position[recipe.label.column]]
+    weight = (recipe.weight.column,) if recipe.weight is not None else ()
+    found = [position[name] for name in (recipe.label.column, *weight, *numbers) if name in position]
+    if found:  # rows that are only to be predicted need no label
+        groups["number", None] = found
     if recipe.time is not None and recipe.time.column is not None:
         groups.setdefault(("int", None), []).append(position[recipe.time.column])
     for column in inputs:
@@ -102,8 +119,8 @@ def _text_reader(
             return typed_cells(cells, kind, column)
         if column is not None and column.suffix:
             cells = cut_suffix(cells, column.suffix.encode())
-        found = parsed["number" if kind == "label" else kind, column.suffix if column else None][position[name]]
-        return with_words(cells, kind, column, *found)
+        of_kind = parsed["number" if kind == "label" else kind, column.suffix if column else None]
+        return with_words(cells, kind, column, *of_kind[position[name]])
 
     def show(name: str, row: int) -> str:
         return table.cells(position[name]).bytes_of(row)[:100].decode("utf-8", "replace")
@@ -159,6 +176,10 @@ def parse_rows(
     read_well = ~(label.missing | no_label)
     if recipe.label.at_least is None:
         chunk.not_clicks = tuple(v for v in (0, -1) if bool((read_well & (label.values == v)).any()))
+    if recipe.weight is not None:
+        chunk.weight, faults = weights_of(read(recipe.weight.column, "number", None))
+        for bad, reason in faults:
+            note(bad, recipe.weight.column, reason)
     if recipe.time is not None and recipe.time.column is not None:
         hour = read(recipe.time.column, "int", None)
         note(hour.bad | hour.missing | _bad_hour(hour.values), recipe.time.column, NOT_A_TIME)
@@ -194,6 +215,8 @@ def parse_rows(
 
 def _keep_rows(chunk: Chunk, keep: np.ndarray) -> None:
     chunk.line, chunk.label = chunk.line[keep], chunk.label[keep]
+    if chunk.weight is not None:
+        chunk.weight = chunk.weight[keep]
     if chunk.time is not None:
         chunk.time = chunk.time[keep]
     for columns in (chunk.dense, chunk.keys, chunk.missing):

@@ -64,6 +64,12 @@ class Label(Settings):
         return "the label is not 0 or 1" if self.at_least is None else "the label is not a number"
 
 
+class Weight(Settings):
+    """How much a row counts, in training and in every metric: a number from 0 on."""
+
+    column: str
+
+
 class DenseGroup(Settings):
     """Numeric columns. A missing cell becomes `fill`, after the transform and the standardising."""
 
@@ -129,6 +135,7 @@ class Recipe(Settings):
     header: bool = False
     columns: tuple[str, ...] = ()  # in file order; with a header or Parquet it may be left out
     label: Label
+    weight: Weight | None = None
     dense: tuple[DenseGroup, ...] = ()
     sparse: tuple[SparseGroup, ...] = ()
     standardise: Standardise = "auto"  # of dense columns whose group does not say
@@ -152,6 +159,8 @@ class Recipe(Settings):
     def _consistent(self) -> Recipe:
         if self.format == "text" and not self.header and not self.columns:
             raise ValueError("columns is required for a text file without a header")
+        if self.weight is not None and self.weight.column == self.label.column:
+            raise ValueError(f"the label {self.label.column} cannot be the weight too")
         names = [column.name for column in self.input_columns(with_optional=True)]
         if not self.input_columns():
             raise ValueError("a recipe needs at least one dense or sparse column")
@@ -230,6 +239,8 @@ class Recipe(Settings):
     def sources(self, with_optional: bool | tuple[str, ...] = False) -> list[str]:
         """Raw columns that are read, each once."""
         names = [self.label.column]
+        if self.weight is not None:
+            names.append(self.weight.column)
         if self.time and self.time.column:
             names.append(self.time.column)
         names += [column.source for column in self.input_columns(with_optional)]

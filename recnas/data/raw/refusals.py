@@ -9,6 +9,7 @@ from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parse import NOT_A_NUMBER, NOT_A_TIME, NOT_AN_INTEGER
 from recnas.data.raw.recipe import Recipe
 from recnas.data.raw.sources import Source
+from recnas.data.raw.weights import FAULTS
 from recnas.errors import DataError
 
 _SHOWN = 80  # characters
@@ -48,6 +49,14 @@ def two_kinds_of_no(recipe: Recipe) -> DataError:
     )
 
 
+def no_weight(recipe: Recipe, split: str) -> DataError:
+    assert recipe.weight is not None
+    return DataError(
+        f"All rows of the {split} split have weight 0 in column {recipe.weight.column}, so nothing can be said about them.",
+        "Give rows with weights, choose another --protocol, or leave `weight` out of the recipe to count all rows alike.",
+    )
+
+
 def _hint(recipe: Recipe, faults: list[BadLine]) -> str | None:
     """What to change in the recipe, if that may be at fault and not the file."""
     first = faults[0]
@@ -56,6 +65,11 @@ def _hint(recipe: Recipe, faults: list[BadLine]) -> str | None:
     )
     if first.reason == recipe.label.fault:
         return label_hint(recipe.label, texts)
+    if first.reason in FAULTS:
+        return (
+            "Weights are finite numbers from 0 on; a row that should not count has weight 0.\n"
+            "     Or leave `weight` out of the recipe to count all rows alike."
+        )
     if first.reason == NOT_A_TIME:
         if recipe.time is None or recipe.time.column != first.column:
             return None

@@ -8,7 +8,7 @@ what is served and what was trained follow one set of rules. `model` is the cont
 
 A row is a line of the raw file or a JSON object {column: cell}:
 
-    a line         with or without its label; a header line before it tells the order of the columns
+    a line         with or without its label (and weight); a header line before it tells the order of the columns
     an object      every column the model reads; null or "" is a missing cell
 
 A cell is missing if it is empty, or equal to one of its column's `missing` texts, as text or as a number.
@@ -208,20 +208,20 @@ class RowReader:
                 f"give a JSON object: {example}"
             )
         cells = split_line(line, self.raw["separator"], self.raw["quote"])
-        label = self.raw["label"]
-        without_label = [name for name in columns if name != label or name in self.sources]
+        unread = [self.raw[what] for what in ("label", "weight") if what in self.raw]
+        without = [name for name in columns if name not in unread or name in self.sources]
         only_inputs = [name for name in columns if name in self.sources]
-        for names in (columns, without_label, only_inputs):
+        for names in (columns, without, only_inputs):
             if len(cells) == len(names):
                 return self._encode(dict(zip(names, cells)))
         raise RowError(
             f"{len(cells)} cells separated by {self.raw['separator']!r}, but a row has {len(columns)} "
-            f"({', '.join(columns)}), or {len(without_label)} without {label}"
+            f"({', '.join(columns)}), or {len(without)} without {' and '.join(unread)}"
         )
 
     def from_object(self, row: dict[str, Any]) -> Inputs:
         """A JSON object {column: cell}."""
-        known = list(dict.fromkeys([*self.sources, *self.raw["columns"], self.raw["label"]]))
+        known = list(dict.fromkeys([*self.sources, *self.raw["columns"], self.raw["label"]]))  # and so the weight
         for name in row:
             if name not in known:
                 close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)

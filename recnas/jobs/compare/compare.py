@@ -40,7 +40,7 @@ from recnas.runs.results import Leaderboard, MetricColumn
 from recnas.train.latency import latency_percentiles
 from recnas.train.metrics import REPORTED
 from recnas.train.settings import TrainSettings
-from recnas.train.setup import NOT_THE_RESULT
+from recnas.train.setup import NOT_THE_RESULT, check_stopping
 
 
 def compare(
@@ -77,6 +77,7 @@ def compare(
     entrants = [entrant for entrant in entrants if entrant.label not in skipped]
     if compared_with.label in skipped:
         raise ConfigError(f"the reference {compared_with.label} cannot be fitted here: {skipped[compared_with.label]}.")
+    check_stopping(settings, data, how.progress)
     run = RunDir.create(
         out,
         "compare",
@@ -104,7 +105,8 @@ def compare(
 def _judged_on_test(data: PreparedData) -> Callable[[np.ndarray], RowSums]:
     """What a board needs of any logits of the test rows."""
     label = np.asarray(data.array("test", "label"))
-    return lambda logits: row_sums(logits, label)
+    weight = np.asarray(data.array("test", "weight")) if data.weighted else None
+    return lambda logits: row_sums(logits, label, weight=weight)
 
 
 def _board(
@@ -121,6 +123,7 @@ def _board(
     return Leaderboard(
         data=data.fingerprint,
         rows={split: data.rows(split) for split in ("train", "valid", "test")},
+        weight=data.manifest["weight"] if data.weighted else None,
         reference=reference.label,
         guess={"click_rate": train_rate, "logloss": guess.logloss},
         metrics=tuple(MetricColumn(**metric._asdict()) for metric in REPORTED),

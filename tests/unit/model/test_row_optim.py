@@ -126,3 +126,21 @@ def test_tables_over_several_processes_have_adagrad_only() -> None:
         build_sharded(Schema.of_shape(0, [9]), optimizer="adam")
     with pytest.raises(ConfigError, match=r"embeddings.l2=0.1"):
         build_sharded(Schema.of_shape(0, [9]), l2=0.1)
+
+
+def test_lazy_and_dense_l2_have_the_same_optimum_and_take_another_way_there() -> None:
+    """Rows take turns, so a row is touched every second step: half of the pulls towards its target, all of the L2."""
+    l2, target = 0.25, start()
+    found = []
+    for kind in ("lazy", "dense"):
+        table, step = start() + 1, optimizer(TableOptimizer("adagrad", l2=l2, l2_kind=kind))
+        after_ten = table
+        for number in range(6000):
+            rows = torch.arange(number % 2, ROWS, 2)
+            step.step(table, rows, table[rows] - target[rows], 0.3)
+            after_ten = table.clone() if number == 9 else after_ten
+        found.append((after_ten, table))
+    (early_lazy, lazy), (early_dense, dense) = found
+    torch.testing.assert_close(lazy, target * 0.5 / (0.5 + l2), atol=0.02, rtol=0)
+    torch.testing.assert_close(lazy, dense, atol=0.02, rtol=0)
+    assert (early_lazy - early_dense).abs().max() > 0.02

@@ -85,7 +85,7 @@ def checkpoint_alone(data: Any, settings: dict, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def left(criteo_data, tmp_path_factory) -> Callable[[str], list[dict[str, Any]]]:
+def left(criteo_data, weighted_data, tmp_path_factory) -> Callable[[str], list[dict[str, Any]]]:
     """`left(name)`: what each process of that group left."""
     folder = tmp_path_factory.mktemp("ranks")
     data = str(criteo_data.path)
@@ -104,6 +104,7 @@ def left(criteo_data, tmp_path_factory) -> Callable[[str], list[dict[str, Any]]]
         {"name": "subnet-4", "world": 4, **whole, "kind": "subnet", "settings": SUBNET, "evaluates": True},
         {"name": "supernet", "world": 2, **whole, "kind": "supernet", "settings": SUPERNET},
         {"name": "rowwise-run", "world": 2, **whole, "kind": "subnet", "settings": ROWWISE},
+        {"name": "weighted", "world": 3, **whole, "data": str(weighted_data.path), "kind": "subnet", "settings": SUBNET, "evaluates": True},
         {"name": "cut", "world": 2, **whole, "kind": "subnet", "settings": SUBNET, "stop": CUT, "keep": str(folder / "from-2")},
         {"name": "2-to-4", "world": 4, **whole, "kind": "subnet", "settings": SUBNET, "start": str(folder / "from-2")},
         {"name": "1-to-2", "world": 2, **whole, "kind": "subnet", "settings": SUBNET, "start": str(folder / "from-1")},
@@ -248,6 +249,17 @@ def test_several_processes_train_as_one_does(criteo_data, left, world: int):
     for metric in ("rows", "clicks"):
         assert found[0]["valid"][metric] == expected["valid"][metric]
     for metric in ("logloss", "auc", "calibration"):
+        assert found[0]["valid"][metric] == pytest.approx(expected["valid"][metric], rel=1e-4)
+
+
+@needs_gloo
+def test_weights_of_rows_count_over_all_processes(weighted_data, left):
+    found, expected = returned(left("weighted")), alone(weighted_data, "subnet", SUBNET)
+    for one in found:
+        assert one["losses"] == pytest.approx(expected["losses"], rel=TOLERANCE)
+        assert one["valid"] == found[0]["valid"]
+    close(found[0]["tensors"], expected["tensors"])
+    for metric in ("logloss", "auc", "click_rate"):
         assert found[0]["valid"][metric] == pytest.approx(expected["valid"][metric], rel=1e-4)
 
 

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import ChunkWriter
-from recnas.data.prepare.encode import ARRAYS
+from recnas.data.prepare.encode import array_files, check_weights
 from recnas.data.prepare.spark.session import first_task, spark_session
 from recnas.data.prepare.spark.split import ChunkRef, SplitRule
 from recnas.data.prepare.spark.tasks import COUNT_SCHEMA, Count, Encode, Look, Parse, Unit, answered
@@ -68,6 +68,8 @@ class SparkPreparation(Preparation):
                     if chunk.facts["rows"]
                 ]
                 rule = self._rule(state).settled(self._context, refs)
+                if self.recipe.weight is not None:
+                    check_weights(self.recipe, _with_split(rule, refs))
             sparse = self._count_ids(rule, refs)
             summaries = self._summarise(_with_split(rule, refs))
             schema = Schema(fields_of(self._dense, summaries), sparse)
@@ -169,7 +171,8 @@ class SparkPreparation(Preparation):
         sparse = tuple(field.name for field in schema.sparse)
         parts, vocab = self.work / "parts", self.work / "done" / "vocab"
         parts.mkdir(exist_ok=True)
-        task = Encode(rule, parts, vocab, schema.dense, sparse, uuid.uuid4().hex)
+        weighted = self.recipe.weight is not None
+        task = Encode(rule, parts, vocab, schema.dense, sparse, weighted, uuid.uuid4().hex)
         self.progress.phase("encode", None, "rows")
         entries = []
         for entry in self._in_waves(task, refs):
@@ -179,10 +182,11 @@ class SparkPreparation(Preparation):
 
     def _string_together(self, refs: list[ChunkRef], entries: list[dict[str, Any]]) -> None:
         """The parts of all chunks, in order, as one file per split and array; every byte is checked."""
-        self.progress.phase("string together", len(SPLITS) * len(ARRAYS), "files")
+        files = array_files(self.recipe.weight is not None)
+        self.progress.phase("string together", len(SPLITS) * len(files), "files")
         for s, split in enumerate(SPLITS):
             (self.work / "done" / split).mkdir(parents=True, exist_ok=True)
-            for a, name in enumerate(ARRAYS.values()):
+            for a, name in enumerate(files.values()):
                 with open(self.work / "done" / split / name, "wb") as out:
                     for ref, entry in zip(refs, entries):
                         part = self.work / "parts" / ref.path.stem / split / name

@@ -128,6 +128,7 @@ class Encode:
     vocab: Path
     dense: tuple[DenseField, ...]
     sparse: tuple[str, ...]
+    weighted: bool
     job: str  # unique: tables of another job must not be taken for ours
 
     def __call__(self, ref: ChunkRef) -> dict[str, Any]:
@@ -138,7 +139,7 @@ class Encode:
         split = self.rule.split(chunk, ref.first_row)
         rows = np.bincount(split, minlength=len(SPLITS)).tolist()
         own = self.parts / f".{ref.path.stem}-{uuid.uuid4().hex[:8]}"
-        files = SplitFiles.allocate(own, rows, len(self.dense), len(self.sparse))
+        files = SplitFiles.allocate(own, rows, len(self.dense), len(self.sparse), self.weighted)
         try:
             entry = Encoder(files, self.dense, self._tables()).encode(chunk, split, [0] * len(SPLITS))
         finally:
@@ -159,7 +160,7 @@ class Encode:
         except (OSError, ValueError):
             entry = None
         if entry is not None:
-            files = SplitFiles.allocate(final, entry["rows"], len(self.dense), len(self.sparse))
+            files = SplitFiles.allocate(final, entry["rows"], len(self.dense), len(self.sparse), self.weighted)
             try:
                 if Encoder(files, self.dense, dict.fromkeys(self.sparse)).is_written(entry, [0] * len(SPLITS)):  # type: ignore[arg-type]
                     return entry

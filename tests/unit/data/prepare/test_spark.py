@@ -297,3 +297,28 @@ def test_without_java_or_pyspark_it_says_what_to_install(monkeypatch, tmp_path: 
     with pytest.raises(BackendMissing) as missing, session_module.spark_session("local[2]", 2, 1 << 30, 0):
         pass
     assert "pip install 'recnas[spark]'" in str(missing.value)
+
+
+@needs_java
+@pytest.mark.parametrize("protocol", ["random-8-1-1", "autoctr-8-1-1"])
+def test_weights_of_rows(protocol: str, spark, weighted_rows, weighted_recipe: Path, tmp_path: Path):
+    rows = weighted_rows(60_000).astype({"heavy": object})  # two blocks
+    rows.loc[[5, 40_000], "heavy"] = ["-1", "x"]
+    rows.to_csv(tmp_path / "log.csv", index=False)
+    options = PrepareOptions(protocol=protocol, on_error="skip")
+    given = (str(weighted_recipe), [tmp_path / "log.csv"])
+    local = prepare(*given, tmp_path / "local", options, memory=SMALL)
+    found = prepare(*given, tmp_path / "spark", options, memory=SMALL, engine="spark")
+    assert same(found, local)
+    assert found.manifest["rejects"] == 2
+    assert np.array_equal(found.array("train", "weight"), local.array("train", "weight"))
+
+
+@needs_java
+def test_a_split_without_any_weight(spark, weighted_rows, weighted_recipe: Path, tmp_path: Path):
+    parts = {}
+    for name in ("train", "valid", "test"):
+        weighted_rows(100).assign(heavy=0 if name == "test" else 1).to_csv(tmp_path / f"{name}.csv", index=False)
+        parts[name] = [tmp_path / f"{name}.csv"]
+    with pytest.raises(DataError, match="All rows of the test split have weight 0"):
+        prepare(str(weighted_recipe), ReadySplit(**parts), tmp_path / "d", engine="spark", memory=SMALL)

@@ -21,6 +21,7 @@ from recnas.data.raw.recipe import (
     SparseKind,
     TimeOrder,
     Transform,
+    Weight,
     load_recipe,
 )
 
@@ -29,6 +30,7 @@ PAGE = (DOCS / "recipes.md").read_text()
 SECTIONS = {
     "The file": Recipe,
     "`label`": Label,
+    "`weight`": Weight,
     "`dense`": DenseGroup,
     "`sparse`": SparseGroup,
     "`joins`": Join,
