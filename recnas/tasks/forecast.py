@@ -29,6 +29,7 @@ from recnas.space.settings import make_ctr_space
 from recnas.tasks.settings import CtrSearchConfig
 from recnas.threads import one_thread
 from recnas.train.paths import PathSampler
+from recnas.train.settings import TrainSettings
 
 SAMPLES = 64  # architectures whose mean cost stands for a candidate's
 PASSES = 3  # forward, and the two products of backward
@@ -36,6 +37,7 @@ PASSES = 3  # forward, and the two products of backward
 TRAIN_FACTOR, SCORE_FACTOR = 1.4, 1.43
 PARAM_SECONDS = 3.5e-9  # of a step, for each parameter: gradient, clipping, optimizer
 STEP_SECONDS = 1e-3  # of a step whatever its size
+USUAL_PASSES = 5  # of a training that validation ends: best after three, on generated and real rows, and two more
 BUSY = 1.4  # all cores at once share caches and memory: each is slower by so much
 START_SECONDS = 3.0  # until a worker process has loaded torch and opened its work
 LIBRARIES = 350e6  # bytes of a process that has loaded torch and does nothing
@@ -116,16 +118,16 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
     searching = together(one_score, total)
     if config.evaluator == "training":
         query = config.query_training
-        rows = (min(query.rows, train_rows) if query.rows else train_rows) * query.train.epochs
+        rows = (min(query.rows, train_rows) if query.rows else train_rows) * _passes(query.train)
         judged = min(query.valid_rows or data.rows("valid"), data.rows("valid"))
         pool_passes = config.score.batches * config.score.batch_size
         searching = together(pool_passes * mean_macs * 2 * PASSES / core * SCORE_FACTOR, config.search.pool_size)
         searching += together(training(rows, query.train.batch_size, mean_macs, mean_params, judged), total)
     final = config.final
-    final_rows = (min(final.rows, train_rows) if final.rows else train_rows) * final.train.epochs
+    final_rows = (min(final.rows, train_rows) if final.rows else train_rows) * _passes(final.train)
     one_final = training(final_rows, final.train.batch_size, mean_macs, mean_params, data.rows("valid"))
     best = final.retrain_settings or final.train
-    best_rows = (train_rows + (data.rows("valid") if final.retrain_on == "train+valid" else 0)) * best.epochs
+    best_rows = (train_rows + (data.rows("valid") if final.retrain_on == "train+valid" else 0)) * _passes(best)
     read = data.rows("test") + (data.rows("valid") if final.retrain_on == "train" else 0)
     one_best = training(best_rows, best.batch_size, mean_macs, mean_params, read)
 
@@ -152,7 +154,7 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
             "finalists",
             together(one_final, final.candidates * final.seeds) / 60,
             LIBRARIES + workers * one_training,
-            f"{final.candidates * final.seeds} trainings",
+            f"{final.candidates * final.seeds} trainings{_passes_noted(final.train)}",
         ),
         Phase(
             "winner",
@@ -162,6 +164,16 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
         ),
     )
     return Forecast(phases, available_memory(), workers, core / 1e9, available_cores(), load_average())
+
+
+def _passes(settings: TrainSettings) -> float:
+    """Over the training rows: where validation decides when to stop, what it usually decides."""
+    return settings.epochs if settings.stop.patience is None else min(settings.epochs, USUAL_PASSES)
+
+
+def _passes_noted(settings: TrainSettings) -> str:
+    reckoned = _passes(settings)
+    return f", reckoned with {reckoned:g} passes; validation decides" if reckoned < settings.epochs else ""
 
 
 def check_fits(found: Forecast) -> None:
