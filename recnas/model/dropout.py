@@ -34,8 +34,10 @@ class Dropout(nn.Module):
         super().__init__()
         self.share, self.draws = share, draws
 
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.share == 0:
+    def forward(self, x: Tensor, share: float | None = None) -> Tensor:
+        """`share` instead of the module's own, if it is given."""
+        share = self.share if share is None else share
+        if not self.training or share == 0:
             return x
-        kept = torch.empty_like(x).bernoulli_(1 - self.share, generator=self.draws.generator(x.device))
-        return x * kept.mul_(1 / (1 - self.share))
+        kept = torch.empty_like(x).bernoulli_(1 - share, generator=self.draws.generator(x.device))
+        return x * kept.mul_(1 / (1 - share))

@@ -1,0 +1,167 @@
+"""Drawing architectures of `nasrec-plus`, so that a typical one costs about as much as hand-crafted models do.
+
+Operators are drawn by weight: a perceptron layer or a cross is likelier than a gate, and an operator whose cost
+grows with the square of its inputs is rare. Early blocks read the raw vectors, later ones mostly their
+predecessors; the head reads the last block and what nobody else reads. Everything a mutation can reach is valid; this
+law only says where a search begins.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from numpy import arange
+from numpy.random import Generator
+
+from recnas.space.nasrec.arch import DOT, EFC, FC, GATE, SUM, TRANSFORMER
+from recnas.space.nasrec.liveness import live_parts
+from recnas.space.nasrec.operators import OPERATORS
+from recnas.space.nasrec.sampling import ANY_PATH, pick
+from recnas.space.plus import operators as ops
+from recnas.space.plus.arch import AS_DATA, Head, PlusArch, PlusBlock
+from recnas.space.plus.rules import ACTIVATIONS, INNER, LOGITS, PlusRules, settled
+
+WEIGHTS: dict[str, float] = {
+    ops.DEEP: 6,
+    ops.CROSS: 2,
+    ops.CROSS_VECTOR: 0.5,
+    ops.CROSS_GATED: 0.7,
+    ops.CROSS_MASKED: 0.5,
+    ops.MASK: 1,
+    ops.PAIRS: 0.5,
+    ops.GRAM: 1,
+    ops.DOTS: 0.5,
+    ops.FLAT: 0.3,
+    FC: 0.5,
+    DOT: 0.7,
+    GATE: 0.2,
+    SUM: 0.2,
+    EFC: 2,
+    TRANSFORMER: 1,
+    ops.CIN: 1,
+    ops.FIELDS: 1,
+    ops.NORMAL: 1,
+    **ops.WEIGHTS,
+}
+_WIDE_LAYERS = {16: 1.0, 32: 1, 64: 2, 128: 3, 256: 3, 400: 2, 512: 1}  # chances of a width; others count as 1
+T = TypeVar("T")
+
+
+def draw_arch(rules: PlusRules, most: int, rng: Generator, strategy: str) -> PlusArch:
+    """An architecture of 2 (or fewer, if there are no more) to `most` blocks."""
+    n = int(rng.integers(min(2, most), most + 1))
+    blocks = tuple(draw_block(rules, b, rng, several=strategy == ANY_PATH) for b in range(1, n + 1))
+    return PlusArch(rules.name, blocks, draw_head(rules, blocks, rng), first_order=bool(rng.random() < 0.3))
+
+
+def draw_head(rules: PlusRules, blocks: tuple[PlusBlock, ...], rng: Generator) -> Head:
+    """The last dense stream, its rows now and then, and half of the dense streams that nobody else reads."""
+    n = len(blocks)
+    rows = (n,) if rng.random() < 0.2 else ()
+    live = live_parts(PlusArch(rules.name, blocks, Head((n,), rows)))
+    left = [b for b in range(1, n) if not live[b - 1].dense and rng.random() < 0.5]
+    numbers = [0] if rng.random() < 0.3 else []
+    return Head((*numbers, *left, n), rows)
+
+
+def draw_block(rules: PlusRules, b: int, rng: Generator, several: bool = False) -> PlusBlock:
+    """Block number `b`; `several` operators per stream for the paths of weight-sharing training."""
+    dense_ops, sparse_ops = (
+        _some(offered, rng) if several else (_weighted(offered, WEIGHTS, rng),)
+        for offered in (rules.dense_ops, rules.sparse_ops)
+    )
+    op = dense_ops[0]
+    genes = {name: _gene(name, op, rng) for name in OPERATORS[op].genes}
+    block = PlusBlock(
+        dense_ops=dense_ops,
+        sparse_ops=sparse_ops,
+        dense_dim=_width(rules, op, several, rng),
+        sparse_dim=pick(rules.sparse_dims, rng),
+        merge=bool(rng.random() < 0.15),
+        fm=bool(rng.random() < 0.15),
+        dense_in=_recent(b, rules.max_inputs, rng),
+        sparse_in=_recent(b, rules.max_inputs, rng),
+        left=_recent(b, 1, rng),
+        right=_recent(b, 1, rng),
+        flat_in=(0,) if b == 1 or rng.random() < 0.3 else (),
+        row_left=_recent(b, 1, rng),
+        row_right=(0,) if rng.random() < 0.7 else _recent(b, 1, rng),
+        **genes,
+    )
+    return settled(block)
+
+
+def _width(rules: PlusRules, op: str, several: bool, rng: Generator) -> int:
+    if several:
+        return pick(tuple(d for d in rules.dense_dims if d) or rules.dense_dims, rng)
+    if op in LOGITS:
+        return 1
+    if op in ops.AS_WIDE_AS_DATA and AS_DATA in rules.dense_dims:
+        return AS_DATA
+    offered = tuple(d for d in rules.dense_dims if d) or rules.dense_dims
+    return _weighted(offered, _WIDE_LAYERS, rng)
+
+
+def _gene(name: str, op: str, rng: Generator) -> Any:
+    linear = op in ops.AS_WIDE_AS_DATA or op in LOGITS
+    if name == "norm":
+        return "none" if linear else pick(("none", "none", "batch", "layer"), rng)
+    if name == "activation":
+        return "none" if linear else pick((*ACTIVATIONS, "relu", "relu", "relu"), rng)
+    if name == "residual":
+        return op in ops.CROSSES or bool(not linear and rng.random() < 0.2)
+    if name == "inner":
+        return pick(INNER[op], rng)
+    if name in ops.DRAWN:
+        return pick(ops.DRAWN[name], rng)
+    return PlusBlock.__dataclass_fields__[name].default
+
+
+def _recent(b: int, most: int, rng: Generator) -> tuple[int, ...]:
+    """One or more inputs of block `b`, a later one twice as likely as the one before it."""
+    chances = 2.0 ** arange(b)
+    count = min(b, 1 + int(rng.binomial(most - 1, 0.3)))
+    drawn = rng.choice(b, size=count, replace=False, p=chances / chances.sum())
+    return tuple(sorted(drawn.tolist()))
+
+
+
+
+def _weighted(options: tuple[T, ...], weights: dict[Any, float], rng: Generator) -> T:
+    total = [weights.get(option, 1.0) for option in options]
+    at, place = float(rng.random()) * sum(total), 0
+    for place, weight in enumerate(total):
+        at -= weight
+        if at < 0:
+            break
+    return options[place]
+
+
+def _some(options: tuple[T, ...], rng: Generator) -> tuple[T, ...]:
+    """A non-empty subset in the given order, each with a small chance: large ones cost too much."""
+    coins = rng.random(len(options)) < 0.15
+    coins[int(rng.integers(len(options)))] = True
+    return tuple(option for option, heads in zip(options, coins) if heads)
+
+
+def full_block(rules: PlusRules, b: int, width: int) -> PlusBlock:
+    """Every operator of block `b` at full width; what reads one set of rows reads the last."""
+    everything = tuple(range(b))
+    return PlusBlock(
+        dense_ops=rules.dense_ops,
+        sparse_ops=rules.sparse_ops,
+        dense_dim=width,
+        sparse_dim=max(rules.sparse_dims),
+        merge=True,
+        fm=True,
+        dense_in=everything,
+        sparse_in=everything,
+        left=everything,
+        right=everything,
+        flat_in=everything,
+        row_left=(b - 1,),
+        row_right=(0,),
+        norm="layer",
+        activation="relu",
+        inner=0,
+    )
