@@ -112,7 +112,7 @@ class PlusArch(NasrecArch):
         return False
 
     def table_width(self, width: int) -> int:
-        return (width if self.reads_vectors else 0) + self.first_order
+        return (width if self.reads_vectors or not self.first_order else 0) + self.first_order
 
     def sized(self, shape: NetShape) -> PlusArch:
         def known(block: PlusBlock) -> PlusBlock:
