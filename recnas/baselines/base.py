@@ -101,10 +101,14 @@ class Baseline(nn.Module):
 
 @torch.no_grad()
 def start_tables(embeddings: Embeddings, network: nn.Module, width: int) -> None:
-    """Make new tables start as the network wants: first-order weights (and padding) at zero, vectors scaled."""
-    if not isinstance(network, Baseline):
+    """Make new tables start as the network wants: first-order weights (and padding) at zero, vectors scaled.
+
+    `network` is any that has `table_width`, `first_order` and `start_scale`; tables for others stay as they are.
+    """
+    columns = getattr(network, "table_width", None)
+    if columns is None or (columns(width) == width and network.start_scale == 1 and not network.first_order):
         return
-    vectors = width if network.vectors else 0
+    vectors = columns(width) - int(network.first_order)
     for table in embeddings.weights.values():
         table[:, vectors:].zero_()
         if network.start_scale != 1:

@@ -19,6 +19,7 @@ from recnas.model.plus.norms import Statistics, running_statistics
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.layers import NetShape
 from recnas.space.nasrec.plan import HEAD_BIAS, HEAD_WEIGHT, build_plan
+from recnas.space.plus.operators import FIELDS
 
 
 def new_subnet(arch: NasrecArch, shape: NetShape, seed: int, dropout: float = 0.0) -> Subnet:
@@ -29,6 +30,9 @@ def new_subnet(arch: NasrecArch, shape: NetShape, seed: int, dropout: float = 0.
         named = dict(network.named_parameters())
         if HEAD_WEIGHT in named:
             named[HEAD_WEIGHT].mul_(HEAD_START)
+        for name, parameter in named.items():
+            if name.endswith(f".{FIELDS}.weight"):  # vectors like those of the tables
+                parameter.mul_(arch.start_scale)
     return network
 
 
@@ -63,6 +67,11 @@ class Subnet(nn.Module):
             attach(self, name, values)
         self._keeps_statistics = any(True for _ in self.buffers())
         self._drops = any(getattr(block, "dropout", None) for block in arch.blocks)
+
+    @property
+    def first_order(self) -> bool:
+        """Whether the tables hold one weight per id beside the vectors."""
+        return self.arch.first_order
 
     @property
     def start_scale(self) -> float:

@@ -127,6 +127,13 @@ class Supernet(nn.Module):
                     "train it by itself (recnas train), or give the space larger dense_dims and sparse_dims",
                 )
 
+    start_scale = 1.0
+
+    @property
+    def first_order(self) -> bool:
+        """Whether the tables hold one weight per id beside the vectors."""
+        return self.space.table_width(1) > 1
+
     def table_width(self, width: int) -> int:
         """Columns of a table row that every candidate can work with, when vectors are `width` wide."""
         return self.space.table_width(width)

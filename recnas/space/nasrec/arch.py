@@ -90,6 +90,11 @@ class NasrecArch:
         return 1.0
 
     @property
+    def first_order(self) -> bool:
+        """Whether the tables hold one weight per id beside the vectors."""
+        return False
+
+    @property
     def head_reads(self) -> dict[str, tuple[int, ...]]:
         """The inputs that the logit is made of, by stream: both outputs of the last block."""
         return {DENSE: (len(self.blocks),), SPARSE: (len(self.blocks),)}

@@ -49,6 +49,8 @@ class NasrecSpace(Space[NasrecArch]):
         max_inputs: most inputs a search candidate reads through dense_in or sparse_in.
     """
 
+    trains_full_path = True  # early steps of a warm-up; a space with products of products would overflow
+
     def __init__(
         self,
         name: str = FULL,

@@ -43,6 +43,7 @@ class PlusSpace(NasrecSpace):
         max_inputs: most inputs a search gives a connection field.
     """
 
+    trains_full_path = False  # paths with several operators instead
     rules: PlusRules  # type: ignore[assignment]
 
     def __init__(
