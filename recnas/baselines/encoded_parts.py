@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline
+from recnas.space.plus import field_operators as field
 from recnas.space.plus import operators as ops
 from recnas.space.plus.arch import PlusArch
 
@@ -216,6 +217,86 @@ def _dlrm(copy: Copy) -> None:
     copy.head(model.top.out.bias, model.top.out.weight)
 
 
+def _fwfm(copy: Copy) -> None:
+    model = copy.source
+    copy.fields(model.fields)
+    name = copy.block(field.WEIGHTED)
+    copy[f"{name}.strength"], copy[f"{name}.linear"] = model.strength[lower(model.n, diagonal=False)], model.linear
+    copy.head(model.bias)
+
+
+def _autoint(copy: Copy) -> None:
+    model = copy.source
+    copy.fields(model.fields)
+    for layer in model.attention:
+        name = copy.block(field.ATTEND)
+        copy[f"{name}.project"] = layer.project.weight
+        if layer.residual is not None:
+            copy[f"{name}.residual"] = layer.residual.weight
+        copy.norm(name, layer.norm)
+    copy.perceptron(model.deep, copy.raw())
+    copy.head(model.head.bias, model.head.weight, model.deep.out.weight, spare=model.deep.out.bias)
+
+
+def _fibinet(copy: Copy) -> None:
+    model, deep = copy.source, copy.source.deep
+    copy.fields(model.fields)
+    name = copy.block(field.BILINEAR)
+    copy.linear(f"{name}.squeeze", model.squeeze)
+    copy.linear(f"{name}.excite", model.excite)
+    copy[f"{name}.weight"] = model.weight.transpose(-1, -2)
+    copy.linear(f"{name}.out", deep.layers[0])
+    copy.norm(name, None if deep.norms is None else deep.norms[0])
+    for i, layer in enumerate(deep.layers[1:], start=1):
+        name = copy.block(ops.DEEP)
+        copy.linear(name, layer)
+        copy.norm(name, None if deep.norms is None else deep.norms[i])
+    copy.head(model.first.bias, model.first.weight, deep.out.weight, spare=deep.out.bias)
+
+
+def _finalmlp(copy: Copy) -> None:
+    model, order = copy.source, copy.raw()
+    for gate in model.gates:
+        name = copy.block(field.GATED)
+        if gate.context is not None:
+            copy[f"{name}.context"] = gate.context
+        copy.linear(f"{name}.hidden", gate.hidden)
+        copy.linear(f"{name}.out", gate.out, rows=order)
+    for stream in model.streams:
+        copy.perceptron(stream, order)
+    copy[f"{copy.block(field.FUSION)}.weight"] = model.bilinear
+    copy.head(model.linear.bias, model.linear.weight)
+
+
+def _finalnet(copy: Copy) -> None:
+    model, order = copy.source, copy.raw()
+    if model.gate is not None:
+        name = copy.block(field.FIELD_GATE)
+        copy[f"{name}.weight"], copy[f"{name}.bias"] = model.gate.weight, model.gate.bias
+        order = torch.cat((order, copy.shape.flat + torch.arange(copy.shape.n_sparse * copy.shape.width)))
+    for block, columns in zip(model.blocks, (order, copy.raw())):
+        copy.perceptron(block, columns, field.FACTORISED)
+    copy.head(model.bias, *(head.weight for head in model.heads))
+
+
+def _wukong(copy: Copy) -> None:
+    model = copy.source
+    copy.fields(model.fields)
+    for layer in model.layers:
+        name, machine = copy.block(field.WUKONG), layer.machine
+        copy[f"{name}.project"] = machine.project.t()
+        copy.norm(f"{name}.products", machine.norm)
+        copy.linear(f"{name}.hidden", machine.deep.layers[0])
+        copy.norm(f"{name}.hidden", None if machine.deep.norms is None else machine.deep.norms[0])
+        copy.linear(f"{name}.out", machine.out)
+        copy[f"{name}.compress"] = layer.compress.weight
+        if layer.residual is not None:
+            copy[f"{name}.residual"] = layer.residual.weight
+        copy.norm(name, layer.norm)
+    copy.perceptron(model.deep, None)
+    copy.head(model.deep.out.bias, model.deep.out.weight)
+
+
 COPIERS: dict[str, Callable[[Copy], None]] = {
     "lr": _lr,
     "fm": _fm,
@@ -229,6 +310,12 @@ COPIERS: dict[str, Callable[[Copy], None]] = {
     "dcnv3": _dcnv3,
     "masknet": _masknet,
     "dlrm": _dlrm,
+    "fwfm": _fwfm,
+    "autoint+": _autoint,
+    "fibinet": _fibinet,
+    "finalmlp": _finalmlp,
+    "finalnet": _finalnet,
+    "wukong": _wukong,
 }
 
 

@@ -14,6 +14,7 @@ from recnas.model.plus.inputs import PlusInputs, Streams
 from recnas.model.plus.norms import Statistics
 from recnas.space.nasrec.arch import FM, MERGE
 from recnas.space.nasrec.plan import BlockPlan, Plan
+from recnas.space.plus.field_operators import DROP_INSIDE
 from recnas.space.plus.arch import SPARE_BIAS, PlusArch, PlusBlock, split_logits
 
 Drop = Callable[[Tensor, float | None], Tensor]
@@ -57,7 +58,7 @@ def _run_block(
 ) -> None:
     block = plan.block
     assert isinstance(block, PlusBlock)
-    given = PlusInputs(number, block, network.shape, params, streams, statistics)
+    given = PlusInputs(number, block, network.shape, params, streams, statistics, drop)
     outputs: dict[bool, Tensor | None] = {}
     for is_dense, names in ((True, block.dense_ops), (False, block.sparse_ops)):
         total: Tensor | None = None
@@ -75,7 +76,8 @@ def _run_block(
         dense = machine if dense is None else dense + machine
     if drop is not None:
         dense = None if dense is None else drop(dense, block.dropout)
-        rows = tuple(drop(part, block.dropout) for part in rows)
+        if not any(op in DROP_INSIDE for op in block.sparse_ops):
+            rows = tuple(drop(part, block.dropout) for part in rows)
     streams.add(dense, rows)
 
 

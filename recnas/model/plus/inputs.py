@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from recnas.model import kernels, observe
 from recnas.model.nasrec.operators import ACTIVATIONS, BlockInputs, join
 from recnas.model.plus.norms import Statistics, normalise
-from recnas.space.nasrec.layers import NetShape
+from recnas.space.nasrec.layers import Layer, NetShape
 from recnas.space.plus.arch import PlusBlock
 
 
@@ -73,14 +74,20 @@ class PlusInputs(BlockInputs):
         params: Mapping[str, Tensor],
         streams: Streams,
         statistics: Statistics | None,
+        drop: Callable[[Tensor, float | None], Tensor] | None = None,
     ) -> None:
         # NASRec's operators ask for these by name; here they are looked up when asked for.
         self.__dict__.update(block=block, shape=shape, params=params)
-        self.__dict__.update(number=number, streams=streams, statistics=statistics)
+        self.__dict__.update(number=number, streams=streams, statistics=statistics, dropping=drop)
 
     number: int
     streams: Streams
     statistics: Statistics | None
+    dropping: Callable[[Tensor, float | None], Tensor] | None
+
+    def drop(self, x: Tensor) -> Tensor:
+        """The block's dropout, for an operator that drops inside."""
+        return x if self.dropping is None else self.dropping(x, self.genes.dropout)
 
     @property
     def genes(self) -> PlusBlock:
@@ -112,6 +119,21 @@ class PlusInputs(BlockInputs):
         """Normalisation, activation and residual of the block, after an operator that has read `x`."""
         y = self.activated(self.normalised(y, norm))
         return y + fit(join(x), y.shape[1]) if self.genes.residual and len(x) else y
+
+
+def affine(xs: Sequence[Tensor], layer: Layer, given: PlusInputs, bias: bool = True) -> Tensor:
+    """Linear over the inputs behind each other."""
+    weights = [given.params[name] for name in layer.weight]
+    if len(weights) != len(xs):
+        xs = (join(xs),)
+    return kernels.linear(xs, weights, given.params[layer.bias] if bias and layer.bias else None)
+
+
+def over_rows(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Linear over the rows, `[D, B, n]` to `[D, B, m]`."""
+    out = F.linear(rows, weight, bias)
+    observe.linear(weight, rows, out, bias, batch_axis=1)
+    return out
 
 
 def fit(x: Tensor, n: int) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from recnas.model import observe
 from recnas.space.nasrec.plan import Plan
+from recnas.space.plus.field_operators import WUKONG
 from recnas.space.plus.operators import DENSE_OPS
 
 MOMENTUM = 0.1
@@ -36,7 +37,7 @@ def running_statistics(plan: Plan) -> dict[str, Tensor]:
         if getattr(block.block, "norm", "none") != "batch":
             continue
         for param in plan.params:
-            if param.name in {f"blocks.{number}.{op}.norm.weight" for op in DENSE_OPS}:
+            if param.name in {f"blocks.{number}.{op}.norm.weight" for op in (*DENSE_OPS, f"{WUKONG}.hidden")}:
                 mean, variance = statistics_names(param.name)
                 found[mean], found[variance] = torch.zeros(param.shape), torch.ones(param.shape)
     return found

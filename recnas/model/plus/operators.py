@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -11,18 +10,12 @@ from torch import Tensor
 
 from recnas.model import kernels, observe
 from recnas.model.nasrec.operators import join, register, relu
-from recnas.model.plus.inputs import PlusInputs, fit
-from recnas.space.nasrec.layers import Layer
+from recnas.model.plus.inputs import PlusInputs, affine, fit
+from recnas.model.plus import field_operators as more
+from recnas.space.plus import field_operators as field
 from recnas.space.plus import operators as records
-from recnas.space.plus.operators import CrossLayers, MaskLayers, NormalLayers, PlusLayers, ProductLayers, first_half
-
-
-def affine(xs: Sequence[Tensor], layer: Layer, given: PlusInputs, bias: bool = True) -> Tensor:
-    """Linear over the inputs behind each other."""
-    weights = [given.params[name] for name in layer.weight]
-    if len(weights) != len(xs):
-        xs = (join(xs),)
-    return kernels.linear(xs, weights, given.params[layer.bias] if bias and layer.bias else None)
+from recnas.space.plus.operators import CrossLayers, MaskLayers, NormalLayers, ProductLayers
+from recnas.space.plus.parts import PlusLayers
 
 
 def flat(layers: PlusLayers, given: PlusInputs) -> Tensor:
@@ -193,5 +186,13 @@ for _name, _forward in {
     records.CIN: cin,
     records.FIELDS: fields,
     records.NORMAL: normal,
+    field.FACTORISED: more.factorised,
+    field.GATED: more.context_gate,
+    field.FUSION: more.fusion,
+    field.WEIGHTED: more.weighted_pairs,
+    field.BILINEAR: more.bilinear,
+    field.ATTEND: more.attend,
+    field.FIELD_GATE: more.field_gate,
+    field.WUKONG: more.wukong,
 }.items():
     register(_name, _forward)  # type: ignore[arg-type]

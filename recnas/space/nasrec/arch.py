@@ -67,6 +67,10 @@ class Block:
     left: tuple[int, ...]  # read by gate and sum; one input each when sampled
     right: tuple[int, ...]
 
+    def row_width(self, width: int) -> int:
+        """Components of the block's rows, when embeddings are `width` wide."""
+        return width
+
     def further_genes(self, read: set[str]) -> dict[str, Any]:
         """Those of `read` that are set; only blocks of `recnas.space.plus` have such."""
         return {}

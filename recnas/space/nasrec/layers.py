@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from recnas.data.schema import Schema
+from recnas.errors import SpaceError
 from recnas.space.nasrec.arch import DENSE_DIMS, MERGE_ROWS, SPARSE_DIMS, NasrecArch
 
 
@@ -172,7 +173,7 @@ class LayerBuilder(ABC):
 
     def wide_spans(self, dense: Sequence[int], flat: Sequence[int]) -> list[Span]:
         """The columns of dense inputs and of flattened rows, input by input; a row's D columns are neighbours."""
-        spans, width = [], self.shape.width
+        spans = []
         for j in sorted({*dense, *flat}):
             first = self.shape.wide_slot(j)
             if j in dense:
@@ -181,12 +182,21 @@ class LayerBuilder(ABC):
                 continue
             first += self.shape.dense_width if j == 0 else self.shape.dense_max
             rows = self.shape.n_sparse if j == 0 else self.arch.blocks[j - 1].sparse_dim
+            width = self.row_width((j,))
             if rows:
                 spans.append(Span(f"{j}.flat", first, rows * width))
             if j and self.arch.blocks[j - 1].merge:
                 after = first + self.shape.sparse_max * width
                 spans.append(Span(f"{j}.flat.merge", after, MERGE_ROWS * width))
         return spans
+
+    def row_width(self, inputs: Sequence[int]) -> int:
+        """Components of the rows of the sparse inputs, which must agree."""
+        width = self.shape.width
+        found = {self.arch.blocks[j - 1].row_width(width) if j else width for j in inputs}
+        if len(found) > 1:
+            raise SpaceError(f"rows of {sorted(found)} components cannot be joined", "read one of them, or set heads")
+        return found.pop() if found else width
 
     def rows(self, inputs: Sequence[int]) -> int:
         """How many rows the sparse inputs have together."""

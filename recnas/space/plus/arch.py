@@ -49,9 +49,17 @@ class PlusBlock(Block):
     heads: int = 1
     head_width: int = 0  # of attention between fields; 0: the embedding width over the heads
     scaled: bool = False  # attention scores are divided by the root of head_width
+    shortcut: str = "linear"  # around attention: linear, plain (no matrix where widths are equal) or none
+    row_norm: bool = False  # LayerNorm of what attention gives, before its ReLU
     context: int = -1  # column that gates; -1: a learned vector
     matrices: str = "all"  # of bilinear pairs: all (one), each (one per field) or interaction (one per pair)
     reduction: int = 3  # fields per unit of the squeeze
+
+    def row_width(self, width: int) -> int:
+        """Components of the block's rows."""
+        if "attend" in self.sparse_ops:
+            return self.heads * self.head_width or width
+        return width
 
     def further_genes(self, read: set[str]) -> dict[str, Any]:
         counted = {*read, "dropout"}
@@ -60,6 +68,12 @@ class PlusBlock(Block):
     def set_genes(self) -> dict[str, Any]:
         """Further genes that differ from their defaults."""
         return {name: getattr(self, name) for name, default in GENES.items() if getattr(self, name) != default}
+
+
+def as_plus(block: Block) -> PlusBlock:
+    """For operators of this space, whose blocks have all its genes."""
+    assert isinstance(block, PlusBlock)
+    return block
 
 
 CONNECTIONS = ("flat_in", "row_left", "row_right")

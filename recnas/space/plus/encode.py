@@ -11,6 +11,7 @@ from typing import Any
 from recnas.errors import SpaceError
 from recnas.space.base import nearest_name
 from recnas.space.nasrec.layers import NetShape
+from recnas.space.plus import field_operators as field
 from recnas.space.plus import operators as ops
 from recnas.space.plus.arch import AS_DATA, PlusArch
 from recnas.space.plus.draft import Draft
@@ -134,6 +135,85 @@ def _dlrm(draft: Draft, settings: Settings) -> PlusArch:
     return draft.done(draft.perceptron(settings["hidden"], settings, (*number, dots)))
 
 
+def _fwfm(draft: Draft, settings: Settings) -> PlusArch:
+    fields = draft.fields(settings["dense_fields"])
+    return draft.done(draft.add(field.WEIGHTED, width=1, row_left=(fields,)), start_scale=0.1)
+
+
+def _autoint(draft: Draft, settings: Settings) -> PlusArch:
+    rows = draft.fields(settings["dense_fields"])
+    for _ in range(settings["layers"]):
+        rows = draft.add(
+            sparse=field.ATTEND, row_left=(rows,), heads=settings["heads"], head_width=settings["head_width"],
+            scaled=settings["scaled"], shortcut=settings["residual"], row_norm=settings["attention_norm"],
+            rows=draft.shape.n_sparse + (draft.shape.n_dense if settings["dense_fields"] else 0),
+            dropout=settings["attention_dropout"],
+        )  # fmt: skip
+    deep = draft.perceptron(settings["hidden"], settings)
+    return draft.done(deep, rows=(rows,), spare_bias=True)
+
+
+def _fibinet(draft: Draft, settings: Settings) -> PlusArch:
+    fields = draft.fields(settings["dense_fields"])
+    first, *rest = settings["hidden"]
+    pairs = draft.add(
+        field.BILINEAR, width=first, reads=draft.numbers, flat=() if draft.numbers else (0,), row_left=(fields,),
+        matrices=settings["bilinear"], reduction=settings["reduction"], norm=settings["norm"], activation="relu",
+        dropout=settings["dropout"] or None,
+    )  # fmt: skip
+    deep = draft.perceptron(rest, settings, (pairs,)) if rest else pairs
+    return draft.done(deep, spare_bias=True, **LINEAR)
+
+
+def _finalmlp(draft: Draft, settings: Settings) -> PlusArch:
+    given: list[tuple[int, ...]] = [(), ()]
+    if settings["use_gates"]:
+        columns = (settings["first_context"], settings["second_context"])
+        gates = {"dense": field.GATED, "inner": settings["gate_width"]}
+        given = [(draft.add(context=-1 if column is None else column, **gates),) for column in columns]
+    other = settings["second_dropout"]
+    plans = (
+        (settings["hidden"], settings["dropout"]),
+        (settings["second"] or settings["hidden"], settings["dropout"] if other is None else other),
+    )
+    one, two = (
+        draft.perceptron(hidden, settings, reads, dropout=dropout) for (hidden, dropout), reads in zip(plans, given)
+    )
+    fused = draft.add(field.FUSION, width=1, left=(one,), right=(two,), heads=settings["fusion_heads"])
+    return draft.done(one, two, fused)
+
+
+def _finalnet(draft: Draft, settings: Settings) -> PlusArch:
+    flat: tuple[int, ...] = (0,)
+    if settings["field_gate"]:
+        flat = (0, draft.add(sparse=field.FIELD_GATE, rows=draft.shape.n_sparse, row_left=(0,)))
+    other = settings["second_dropout"]
+    plans = [
+        (settings["hidden"], flat, settings["dropout"]),
+        (settings["second"] or settings["hidden"], (0,), settings["dropout"] if other is None else other),
+    ][: settings["blocks"]]
+    ends = [
+        draft.perceptron(hidden, settings, draft.numbers, rows, dropout=dropout, op=field.FACTORISED)
+        for hidden, rows, dropout in plans
+    ]
+    return draft.done(*ends, mean=True)
+
+
+def _wukong(draft: Draft, settings: Settings) -> PlusArch:
+    if settings["fm_rows"] != settings["linear_rows"] or len(settings["fm_hidden"]) > 1:
+        raise SpaceError(
+            "nasrec-plus has Wukong's layers with as many rows of either kind, and one hidden layer in a block",
+            "set fm_rows and linear_rows to the same, and fm_hidden to one width",
+        )
+    rows = draft.fields()
+    for _ in range(settings["layers"]):
+        rows = draft.add(
+            sparse=field.WUKONG, rows=2 * settings["fm_rows"], row_left=(rows,), inner=settings["rank"],
+            hidden=settings["fm_hidden"][0], norm=settings["norm"], dropout=settings["dropout"] or None,
+        )  # fmt: skip
+    return draft.done(draft.perceptron(settings["hidden"], settings, flat=(rows,)))
+
+
 ENCODERS: dict[str, Callable[[Draft, Settings], PlusArch]] = {
     "lr": _lr,
     "fm": _fm,
@@ -147,6 +227,12 @@ ENCODERS: dict[str, Callable[[Draft, Settings], PlusArch]] = {
     "dcnv3": _dcnv3,
     "masknet": _masknet,
     "dlrm": _dlrm,
+    "fwfm": _fwfm,
+    "autoint+": _autoint,
+    "fibinet": _fibinet,
+    "finalmlp": _finalmlp,
+    "finalnet": _finalnet,
+    "wukong": _wukong,
 }
 
 

@@ -15,7 +15,7 @@ from recnas.space.nasrec.liveness import live_parts, read_streams
 from recnas.space.nasrec.operators import fields_read, genes_read
 from recnas.space.nasrec.sampling import ANY_CONNECTION, pick
 from recnas.space.plus.arch import Head, PlusArch
-from recnas.space.plus.rules import PlusRules, settled
+from recnas.space.plus.rules import PlusRules, is_valid, settled
 from recnas.space.plus.sampling import draw_arch, draw_block
 
 _TRIES = 50
@@ -35,7 +35,7 @@ def mutate(arch: PlusArch, rules: PlusRules, most: int, rng: Generator) -> PlusA
         else:
             children = tuple(of_head(arch))
             child = pick(children, rng)
-        if child.key != arch.key:
+        if child.key != arch.key and is_valid(child, rules):
             return child
     found = tuple(neighbours(arch, rules))
     return pick(found, rng) if found else draw_arch(rules, most, rng, ANY_CONNECTION)
@@ -54,7 +54,7 @@ def neighbours(arch: PlusArch, rules: PlusRules) -> Iterator[PlusArch]:
         for gene in names:
             for value in rules.values(arch.blocks[b - 1], gene, b):
                 child = with_gene(arch, b, gene, value)
-                if fresh(child):
+                if is_valid(child, rules) and fresh(child):
                     yield child
     yield from filter(fresh, of_head(arch))
 

@@ -39,34 +39,14 @@ from typing import Any, NamedTuple
 from recnas.space.nasrec.arch import DENSE, SPARSE, Block
 from recnas.space.nasrec.layers import Layer, LayerBuilder, Span, total
 from recnas.space.nasrec.operators import Operator, register
-from recnas.space.plus.arch import PlusBlock
-
-Norm = tuple[str, str] | None
+from recnas.space.plus import field_operators as field
+from recnas.space.plus.arch import PlusBlock, as_plus
+from recnas.space.plus.parts import FINISH, MOST_INNER, WIDE, Norm, PlusLayers, affine, norm_of, run_of
 
 FLAT, DEEP, MASK, FACTORISED = "flat", "deep", "mask", "factorised"
 CROSS, CROSS_VECTOR, CROSS_GATED, CROSS_MASKED = "cross", "cross-vector", "cross-gated", "cross-masked"
 PAIRS, GRAM, DOTS = "pairs", "gram", "dots"
 FIELDS, NORMAL, CIN = "fields", "normal", "cin"
-
-_WIDE = ("dense_in", "flat_in")
-_FINISH = ("norm", "activation", "residual")
-
-
-def run_of(n: int) -> list[Span]:
-    """The leading `n` columns of a weight that is bound to no input."""
-    return [Span("", 0, n)]
-
-
-def norm_of(build: LayerBuilder, name: str, block: PlusBlock, n: int) -> Norm:
-    """Gain and offset of the block's normalisation; batch and layer share theirs in a supernet."""
-    return build.norm(name, n) if block.norm != "none" or not build.elide else None
-
-
-class PlusLayers(NamedTuple):
-    """A Linear, or nothing, and the normalisation of the block."""
-
-    layer: Layer
-    norm: Norm
 
 
 class CrossLayers(NamedTuple):
@@ -90,23 +70,14 @@ class ProductLayers(NamedTuple):
     norm: Norm
 
 
-def _block(block: Block) -> PlusBlock:
-    assert isinstance(block, PlusBlock)
-    return block
-
-
-def _affine(build: LayerBuilder, name: str, out: int, columns: list[Span], bias: bool = True, uses: int = 1) -> Layer:
-    return build.linear(name, out, columns, norm=False, bias=bias, uses=uses)
-
-
 def _flat(build: LayerBuilder, name: str, block: Block) -> PlusLayers:
-    return PlusLayers(Layer(), norm_of(build, name, _block(block), block.dense_dim))
+    return PlusLayers(Layer(), norm_of(build, name, as_plus(block), block.dense_dim))
 
 
 def _deep(build: LayerBuilder, name: str, block: Block) -> PlusLayers:
-    plus = _block(block)
+    plus = as_plus(block)
     columns = build.wide_spans(plus.dense_in, plus.flat_in)
-    return PlusLayers(_affine(build, name, plus.dense_dim, columns), norm_of(build, name, plus, plus.dense_dim))
+    return PlusLayers(affine(build, name, plus.dense_dim, columns), norm_of(build, name, plus, plus.dense_dim))
 
 
 def _left(build: LayerBuilder, block: Block) -> list[Span]:
@@ -115,28 +86,28 @@ def _left(build: LayerBuilder, block: Block) -> list[Span]:
 
 
 def _cross(build: LayerBuilder, name: str, block: Block) -> CrossLayers:
-    plus, d, columns = _block(block), block.dense_dim, _left(build, block)
+    plus, d, columns = as_plus(block), block.dense_dim, _left(build, block)
     narrow, cross = Layer(), Layer()
     if plus.inner or not build.elide:
         rank = plus.inner or MOST_INNER
-        narrow = _affine(build, f"{name}.narrow", rank, columns, bias=False)
-        cross = _affine(build, f"{name}.widen", d, run_of(rank))
+        narrow = affine(build, f"{name}.narrow", rank, columns, bias=False)
+        cross = affine(build, f"{name}.widen", d, run_of(rank))
     if not plus.inner or not build.elide:
-        cross = _affine(build, name, d, columns)
+        cross = affine(build, name, d, columns)
     return CrossLayers(narrow, cross, Layer(), norm_of(build, name, plus, d))
 
 
 def _cross_vector(build: LayerBuilder, name: str, block: Block) -> CrossLayers:
-    weight = _affine(build, name, 1, _left(build, block), bias=False)
+    weight = affine(build, name, 1, _left(build, block), bias=False)
     bias = build.vector(f"{name}.bias", block.dense_dim, "zeros")
-    return CrossLayers(Layer(), weight._replace(bias=bias), Layer(), norm_of(build, name, _block(block), block.dense_dim))
+    return CrossLayers(Layer(), weight._replace(bias=bias), Layer(), norm_of(build, name, as_plus(block), block.dense_dim))
 
 
 def _cross_gated(build: LayerBuilder, name: str, block: Block) -> CrossLayers:
     d, columns = block.dense_dim, _left(build, block)
-    cross = _affine(build, name, d, columns)
-    gate = _affine(build, f"{name}.gate", d, columns, bias=False)
-    return CrossLayers(Layer(), cross, gate, norm_of(build, name, _block(block), d))
+    cross = affine(build, name, d, columns)
+    gate = affine(build, f"{name}.gate", d, columns, bias=False)
+    return CrossLayers(Layer(), cross, gate, norm_of(build, name, as_plus(block), d))
 
 
 def first_half(units: int, width: int) -> int:
@@ -148,27 +119,27 @@ def first_half(units: int, width: int) -> int:
 def _cross_masked(build: LayerBuilder, name: str, block: Block) -> CrossLayers:
     d = block.dense_dim
     first = first_half(d, build.shape.width)
-    cross = _affine(build, name, first, _left(build, block), bias=False)
+    cross = affine(build, name, first, _left(build, block), bias=False)
     bias = build.vector(f"{name}.bias", d, "zeros")
-    return CrossLayers(Layer(), cross._replace(bias=bias), Layer(), norm_of(build, name, _block(block), first))
+    return CrossLayers(Layer(), cross._replace(bias=bias), Layer(), norm_of(build, name, as_plus(block), first))
 
 
 def _mask(build: LayerBuilder, name: str, block: Block) -> MaskLayers:
-    plus = _block(block)
+    plus = as_plus(block)
     inner, columns = plus.inner or MOST_INNER, build.wide_spans(plus.dense_in, plus.flat_in)
-    narrow = _affine(build, f"{name}.narrow", inner, run_of(build.shape.raw_width))
+    narrow = affine(build, f"{name}.narrow", inner, run_of(build.shape.raw_width))
     widen = build.param(f"{name}.widen.weight", (total(columns), inner), "xavier", columns, run_of(inner), uses=1)
     bias = build.param(f"{name}.widen.bias", (total(columns),), "zeros", columns)
-    hidden = _affine(build, f"{name}.hidden", plus.dense_dim, columns, bias=False)
+    hidden = affine(build, f"{name}.hidden", plus.dense_dim, columns, bias=False)
     return MaskLayers(narrow, widen, bias, hidden, norm_of(build, name, plus, plus.dense_dim))
 
 
 def _pairs(build: LayerBuilder, name: str, block: Block) -> PlusLayers:
-    return PlusLayers(Layer(), norm_of(build, name, _block(block), block.dense_dim))
+    return PlusLayers(Layer(), norm_of(build, name, as_plus(block), block.dense_dim))
 
 
 def _dots(build: LayerBuilder, name: str, block: Block) -> PlusLayers:
-    plus = _block(block)
+    plus = as_plus(block)
     width = build.shape.width
     n = -(-total(build.dense_spans(plus.dense_in)) // width) + build.rows(plus.row_left)
     build.products(n * n * width)  # the whole Gram matrix
@@ -192,14 +163,14 @@ def _products(build: LayerBuilder, name: str, block: PlusBlock, out: int, uses: 
 
 
 def _gram(build: LayerBuilder, name: str, block: Block) -> ProductLayers:
-    plus = _block(block)
+    plus = as_plus(block)
     build.products(build.rows(plus.row_left) * build.rows(plus.row_right) * build.shape.width)
     weights = _products(build, name, plus, plus.dense_dim, 1)
     return ProductLayers(*weights, norm_of(build, name, plus, plus.dense_dim))
 
 
 def _cin(build: LayerBuilder, name: str, block: Block) -> ProductLayers:
-    return ProductLayers(*_products(build, name, _block(block), block.sparse_dim, build.shape.width), None)
+    return ProductLayers(*_products(build, name, as_plus(block), block.sparse_dim, build.shape.width), None)
 
 
 def _fields(build: LayerBuilder, name: str, block: Block) -> str:
@@ -215,32 +186,36 @@ def _normal(build: LayerBuilder, name: str, block: Block) -> NormalLayers:
     return NormalLayers(*build.norm(name, block.sparse_dim * build.shape.width))
 
 
-MOST_INNER = 256  # rank or inner width that a supernet has room for, and what 0 stands for where there is no full one
-
 OWN = (
-    Operator(FLAT, DENSE, _WIDE, _flat, genes=_FINISH),
-    Operator(DEEP, DENSE, _WIDE, _deep, genes=_FINISH),
-    Operator(CROSS, DENSE, ("left", "right"), _cross, genes=(*_FINISH, "inner")),
-    Operator(CROSS_VECTOR, DENSE, ("left", "right"), _cross_vector, genes=_FINISH, label="cross-vec"),
-    Operator(CROSS_GATED, DENSE, ("left", "right"), _cross_gated, genes=_FINISH, label="cross-gate"),
-    Operator(CROSS_MASKED, DENSE, ("left", "right"), _cross_masked, genes=_FINISH, label="cross-mask"),
-    Operator(MASK, DENSE, _WIDE, _mask, genes=(*_FINISH, "inner"), raw=True),
-    Operator(PAIRS, DENSE, ("row_left",), _pairs, genes=_FINISH),
-    Operator(GRAM, DENSE, ("row_left", "row_right"), _gram, genes=_FINISH),
-    Operator(DOTS, DENSE, ("dense_in", "row_left"), _dots, genes=_FINISH),
+    Operator(FLAT, DENSE, WIDE, _flat, genes=FINISH),
+    Operator(DEEP, DENSE, WIDE, _deep, genes=FINISH),
+    Operator(CROSS, DENSE, ("left", "right"), _cross, genes=(*FINISH, "inner")),
+    Operator(CROSS_VECTOR, DENSE, ("left", "right"), _cross_vector, genes=FINISH, label="cross-vec"),
+    Operator(CROSS_GATED, DENSE, ("left", "right"), _cross_gated, genes=FINISH, label="cross-gate"),
+    Operator(CROSS_MASKED, DENSE, ("left", "right"), _cross_masked, genes=FINISH, label="cross-mask"),
+    Operator(MASK, DENSE, WIDE, _mask, genes=(*FINISH, "inner"), raw=True),
+    Operator(PAIRS, DENSE, ("row_left",), _pairs, genes=FINISH),
+    Operator(GRAM, DENSE, ("row_left", "row_right"), _gram, genes=FINISH),
+    Operator(DOTS, DENSE, ("dense_in", "row_left"), _dots, genes=FINISH),
     Operator(FIELDS, SPARSE, (), _fields, raw=True),
     Operator(NORMAL, SPARSE, ("row_left",), _normal),
     Operator(CIN, SPARSE, ("row_left", "row_right"), _cin),
 )
-for _operator in OWN:
+ALL = (*OWN, *field.FIELD_OWN)
+for _operator in ALL:
     register(_operator)
 
 CROSSES = (CROSS, CROSS_VECTOR, CROSS_GATED, CROSS_MASKED)
-AS_WIDE_AS_DATA = (*CROSSES, FLAT)  # operators that a search begins with at the length of the raw inputs
-INNER: dict[str, tuple[int, ...]] = {}
-LOGITS: tuple[str, ...] = ()
-FACTORS_OF: tuple[str, ...] = ()
-WEIGHTS: dict[str, float] = {}
-DRAWN: dict[str, tuple[Any, ...]] = {}
-DENSE_OPS = tuple(operator.name for operator in OWN if operator.stream == DENSE)
-SPARSE_OPS = tuple(operator.name for operator in OWN if operator.stream == SPARSE)
+ASWIDE_AS_DATA = (*CROSSES, FLAT)  # operators that a search begins with at the length of the raw inputs
+# Widths inside that a search chooses from: 0 is a matrix of full rank, which only a cross has.
+INNER: dict[str, tuple[int, ...]] = {
+    CROSS: (0, 16, 32, 64, 128),
+    MASK: (32, 64, 128, 256),
+    field.GATED: (16, 32, 64),
+    field.WUKONG: (4, 8, 16),
+}
+LOGITS = (PAIRS, field.WEIGHTED, field.FUSION)  # operators that may give one number, a logit
+CROSSES = (CROSS, CROSS_VECTOR, CROSS_GATED, CROSS_MASKED)
+AS_WIDE_AS_DATA = (*CROSSES, FLAT, field.GATED)  # operators that a search begins with at the length of the raw inputs
+DENSE_OPS = tuple(operator.name for operator in ALL if operator.stream == DENSE)
+SPARSE_OPS = tuple(operator.name for operator in ALL if operator.stream == SPARSE)

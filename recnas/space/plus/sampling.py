@@ -17,9 +17,10 @@ from recnas.space.nasrec.arch import DOT, EFC, FC, GATE, SUM, TRANSFORMER
 from recnas.space.nasrec.liveness import live_parts
 from recnas.space.nasrec.operators import OPERATORS
 from recnas.space.nasrec.sampling import ANY_PATH, pick
+from recnas.space.plus import field_operators as field
 from recnas.space.plus import operators as ops
 from recnas.space.plus.arch import AS_DATA, Head, PlusArch, PlusBlock
-from recnas.space.plus.rules import ACTIVATIONS, INNER, LOGITS, PlusRules, settled
+from recnas.space.plus.rules import ACTIVATIONS, CHOICES, INNER, LOGITS, PlusRules, settled
 
 WEIGHTS: dict[str, float] = {
     ops.DEEP: 6,
@@ -41,7 +42,13 @@ WEIGHTS: dict[str, float] = {
     ops.CIN: 1,
     ops.FIELDS: 1,
     ops.NORMAL: 1,
-    **ops.WEIGHTS,
+    field.FACTORISED: 0.7,
+    field.GATED: 0.3,
+    field.FUSION: 0.3,
+    field.WEIGHTED: 0.3,
+    field.ATTEND: 1,
+    field.FIELD_GATE: 0.5,
+    field.WUKONG: 1,
 }
 _WIDE_LAYERS = {16: 1.0, 32: 1, 64: 2, 128: 3, 256: 3, 400: 2, 512: 1}  # chances of a width; others count as 1
 T = TypeVar("T")
@@ -68,10 +75,12 @@ def draw_block(rules: PlusRules, b: int, rng: Generator, several: bool = False) 
     """Block number `b`; `several` operators per stream for the paths of weight-sharing training."""
     dense_ops, sparse_ops = (
         _some(offered, rng) if several else (_weighted(offered, WEIGHTS, rng),)
-        for offered in (rules.dense_ops, rules.sparse_ops)
+        for offered in map(rules.searched, (rules.dense_ops, rules.sparse_ops))
     )
     op = dense_ops[0]
-    genes = {name: _gene(name, op, rng) for name in OPERATORS[op].genes}
+    # Operators of both streams may read a gene; the dense one's law decides.
+    genes = {name: _gene(name, s, rng) for s in sparse_ops for name in OPERATORS[s].genes}
+    genes |= {name: _gene(name, op, rng) for name in OPERATORS[op].genes}
     block = PlusBlock(
         dense_ops=dense_ops,
         sparse_ops=sparse_ops,
@@ -112,8 +121,8 @@ def _gene(name: str, op: str, rng: Generator) -> Any:
         return op in ops.CROSSES or bool(not linear and rng.random() < 0.2)
     if name == "inner":
         return pick(INNER[op], rng)
-    if name in ops.DRAWN:
-        return pick(ops.DRAWN[name], rng)
+    if name in ("shortcut", "scaled", "row_norm", "heads"):
+        return pick(CHOICES[name], rng)
     return PlusBlock.__dataclass_fields__[name].default
 
 
@@ -148,8 +157,8 @@ def full_block(rules: PlusRules, b: int, width: int) -> PlusBlock:
     """Every operator of block `b` at full width; what reads one set of rows reads the last."""
     everything = tuple(range(b))
     return PlusBlock(
-        dense_ops=rules.dense_ops,
-        sparse_ops=rules.sparse_ops,
+        dense_ops=rules.searched(rules.dense_ops),
+        sparse_ops=rules.searched(rules.sparse_ops),
         dense_dim=width,
         sparse_dim=max(rules.sparse_dims),
         merge=True,
