@@ -14,7 +14,7 @@ Shape letters: B batch, I dense fields, F sparse fields, D embedding width, W wi
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from pydantic import Field
@@ -105,14 +105,17 @@ def start_tables(embeddings: Embeddings, network: nn.Module, width: int) -> None
 
     `network` is any that has `table_width`, `first_order` and `start_scale`; tables for others stay as they are.
     """
-    columns = getattr(network, "table_width", None)
-    if columns is None or (columns(width) == width and network.start_scale == 1 and not network.first_order):
+    wants: Any = network
+    if not hasattr(wants, "table_width"):
         return
-    vectors = columns(width) - int(network.first_order)
+    columns = wants.table_width(width)
+    if columns == width and wants.start_scale == 1 and not wants.first_order:
+        return
+    vectors = columns - int(wants.first_order)
     for table in embeddings.weights.values():
         table[:, vectors:].zero_()
-        if network.start_scale != 1:
-            table[:, :vectors].mul_(network.start_scale)
+        if wants.start_scale != 1:
+            table[:, :vectors].mul_(wants.start_scale)
 
 
 def joined(vectors: Tensor, dense: Tensor) -> Tensor:

@@ -42,7 +42,9 @@ def copy_weights(model: str, source: Baseline, target: nn.Module) -> None:
     name = find_name(model) or model
     arch = getattr(target, "arch", None)
     if not isinstance(arch, PlusArch):
-        raise ConfigError("the target of the weights is no network of nasrec-plus", "build one: Subnet(encode(...), shape)")
+        raise ConfigError(
+            "the target of the weights is no network of nasrec-plus", "build one: Subnet(encode(...), shape)"
+        )
     found = Copy(source, arch)
     COPIERS[name](found)
     mine: dict[str, Tensor] = {**dict(target.named_parameters()), **dict(target.named_buffers())}

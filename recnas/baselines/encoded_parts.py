@@ -5,7 +5,7 @@ Blocks are found in order by their operators, as the encoders of `recnas.space.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -317,5 +317,3 @@ COPIERS: dict[str, Callable[[Copy], None]] = {
     "finalnet": _finalnet,
     "wukong": _wukong,
 }
-
-

@@ -65,6 +65,14 @@ def test_an_encoded_model_is_trained_and_served(model: str, settings, criteo_dat
 def test_an_encoded_model_is_compared_and_its_weights_are_kept(criteo_data, tmp_path: Path):
     arch = encode("deepfm", InputShape.of(criteo_data.schema, 16), {"hidden": (16, 8)})
     (tmp_path / "deepfm.json").write_text(dump_arch(arch))
-    args = ["--models", "lr", str(tmp_path / "deepfm.json"), "--data", str(criteo_data.path), "--out", str(tmp_path / "c")]
+    args = [
+        "--models",
+        "lr",
+        str(tmp_path / "deepfm.json"),
+        "--data",
+        str(criteo_data.path),
+        "--out",
+        str(tmp_path / "c"),
+    ]
     assert main(["compare", *args, "--seeds", "1", "--workers", "1", "--quiet", "--keep"]) == 0
-    assert load_trained(f"{tmp_path / 'c'}:deepfm").tables.stack.shape[1] == 17
+    assert load_trained(f"{tmp_path / 'c'}:{arch.key}").tables.stack.shape[1] == 17

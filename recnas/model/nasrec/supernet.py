@@ -77,7 +77,7 @@ class Supernet(nn.Module):
         super().__init__()
         self.space = space
         self.shape = space.slots(shape)
-        full = build_plan(space.full_path(), self.shape, sliced=False, elide=False)
+        full = build_plan(space.storage_path(self.shape), self.shape, sliced=False, elide=False)
         for param in full.params:
             # The storages themselves never receive a gradient: only leaf views do.
             values = fill(torch.empty(param.shape), param.init, generator) if tensors is None else tensors[param.name]

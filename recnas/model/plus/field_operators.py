@@ -73,9 +73,8 @@ def _pairs(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
 def weighted_pairs(layers: WeightedLayers, given: PlusInputs) -> Tensor:
     rows = given.set_of_rows(given.genes.row_left)  # [D, B, n]
     width, _, n = rows.shape
-    strength = given.params[layers.strength][: n * (n - 1) // 2]
-    between = rows.new_zeros(n, n).index_put(_pairs(n, rows.device), strength)
-    linear = given.params[layers.linear][: n * width].view(n, width).t().unsqueeze(1)
+    between = rows.new_zeros(n, n).index_put(_pairs(n, rows.device), given.params[layers.strength])
+    linear = given.params[layers.linear].view(n, width).t().unsqueeze(1)
     y = ((rows @ between + linear) * rows).sum((0, 2)).unsqueeze(1)
     return given.finish(fit(y, given.block.dense_dim), layers.norm)
 
@@ -122,7 +121,7 @@ def attend(layers: AttendLayers, given: PlusInputs) -> Tensor:
         mixed = column_norm(mixed, (gain, offset))
     if observe.listening():
         observe.relu(mixed, 1)
-    return torch.relu(mixed)
+    return fit(torch.relu(mixed), given.block.sparse_dim)
 
 
 def _over_components(x: Tensor, weight: Tensor) -> Tensor:
@@ -133,9 +132,8 @@ def _over_components(x: Tensor, weight: Tensor) -> Tensor:
 
 def field_gate(layers: Layer, given: PlusInputs) -> Tensor:
     rows = given.set_of_rows(given.genes.row_left)
-    n = rows.shape[2]
     (name,) = layers.weight
-    mixed = over_rows(rows, given.params[name][:n, :n], given.params[layers.bias or ""][:n])
+    mixed = over_rows(rows, given.params[name], given.params[layers.bias or ""])
     return fit(rows * mixed, given.block.sparse_dim)
 
 

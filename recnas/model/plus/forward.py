@@ -14,8 +14,8 @@ from recnas.model.plus.inputs import PlusInputs, Streams
 from recnas.model.plus.norms import Statistics
 from recnas.space.nasrec.arch import FM, MERGE
 from recnas.space.nasrec.plan import BlockPlan, Plan
-from recnas.space.plus.field_operators import DROP_INSIDE
 from recnas.space.plus.arch import SPARE_BIAS, PlusArch, PlusBlock, split_logits
+from recnas.space.plus.field_operators import DROP_INSIDE
 
 Drop = Callable[[Tensor, float | None], Tensor]
 
@@ -68,7 +68,7 @@ def _run_block(
                 total = y if total is None else total + y
         outputs[is_dense] = total
     dense, sparse = outputs[True], outputs[False]
-    rows = () if sparse is None else (sparse,)
+    rows: tuple[Tensor, ...] = () if sparse is None else (sparse,)
     if MERGE in plan.parts and dense is not None:
         rows = (*rows, ops.merge_rows(dense, given.weights(plan.parts[MERGE]), network.shape.width))
     if FM in plan.parts and sparse is not None:
@@ -99,4 +99,4 @@ def _head(plan: Plan, arch: PlusArch, params: Mapping[str, Tensor], streams: Str
         out = out + streams.dense(j).squeeze(1)
     if arch.head.spare_bias:
         out = out + params[SPARE_BIAS]
-    return out if out.shape[0] == streams.batch and out.dim() and parts or logits else out.expand(streams.batch)
+    return out if (out.shape[0] == streams.batch and out.dim() and parts) or logits else out.expand(streams.batch)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from recnas.model import kernels, observe
 from recnas.model.nasrec.operators import join, register, relu
-from recnas.model.plus.inputs import PlusInputs, affine, fit
 from recnas.model.plus import field_operators as more
+from recnas.model.plus.inputs import PlusInputs, affine, fit
 from recnas.space.plus import field_operators as field
 from recnas.space.plus import operators as records
 from recnas.space.plus.operators import CrossLayers, MaskLayers, NormalLayers, ProductLayers
@@ -50,7 +50,9 @@ def _crossed(factor: Tensor, layers: CrossLayers, given: PlusInputs) -> Tensor:
 def cross_vector(layers: CrossLayers, given: PlusInputs) -> Tensor:
     along = affine((given.left[-1],), layers.cross, given, bias=False)  # [B, 1]
     start = fit(given.right[-1], given.block.dense_dim)
-    return given.finish(torch.addcmul(given.params[layers.cross.bias or ""], start, along), layers.norm, given.left[-1:])
+    return given.finish(
+        torch.addcmul(given.params[layers.cross.bias or ""], start, along), layers.norm, given.left[-1:]
+    )
 
 
 def cross_gated(layers: CrossLayers, given: PlusInputs) -> Tensor:

@@ -98,6 +98,10 @@ class NasrecSpace(Space[NasrecArch]):
         positions = range(1, self.blocks + 1)
         return NasrecArch(self.name, tuple(full_block(self.rules, b) for b in positions))
 
+    def storage_path(self, shape: NetShape) -> NasrecArch:
+        """The path whose parameters a supernet of this shape (with its slots) holds."""
+        return self.full_path()
+
     def fits(self, arch: NasrecArch) -> bool:
         """Whether a supernet of this space can hold the architecture's blocks."""
         return arch.space == self.name and len(arch.blocks) == self.blocks

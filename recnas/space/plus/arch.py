@@ -45,6 +45,7 @@ class PlusBlock(Block):
     residual: bool = False  # then the operator's input is added, cut or padded to the width
     dropout: float | None = None  # after the block; None: the share that training is set to
     inner: int = 0  # a width inside: rank of a cross, of a mask, of a gate; 0: full
+    rank: int = 8  # columns of Y in Wukong's FM block
     hidden: int = 128  # width of a perceptron inside
     heads: int = 1
     head_width: int = 0  # of attention between fields; 0: the embedding width over the heads
@@ -103,7 +104,7 @@ class Head:
 class PlusArch(NasrecArch):
     """A whole network of `nasrec-plus`."""
 
-    blocks: tuple[PlusBlock, ...]  # type: ignore[assignment]
+    blocks: tuple[PlusBlock, ...]
     head: Head = field(default_factory=Head)
     first_order: bool = False  # one weight per id, in a further column of the tables
     start_scale: float = 1.0  # factor on the vectors' initial values, for networks that add up their products

@@ -17,7 +17,7 @@ from recnas.space.plus.arch import AS_DATA, PlusArch
 from recnas.space.plus.draft import Draft
 
 Settings = dict[str, Any]
-LINEAR = {"numbers": True, "first_order": True}  # the linear term of many models
+LINEAR: Settings = {"numbers": True, "first_order": True}  # the linear term of many models
 
 
 def _lr(draft: Draft, settings: Settings) -> PlusArch:
@@ -52,7 +52,7 @@ def _xdeepfm(draft: Draft, settings: Settings) -> PlusArch:
     maps, grams, sizes = fields, [], settings["cin"]
     for k, size in enumerate(sizes):
         going_on = size // 2 if k + 1 < len(sizes) else 0
-        sparse = {"sparse": ops.CIN, "rows": going_on} if going_on else {}
+        sparse: Settings = {"sparse": ops.CIN, "rows": going_on} if going_on else {}
         maps = draft.add(ops.GRAM, width=size - going_on, row_left=(maps,), row_right=(fields,), **sparse)
         grams.append(maps)
     deep = draft.perceptron(settings["hidden"], settings)
@@ -110,7 +110,7 @@ def _masknet(draft: Draft, settings: Settings) -> PlusArch:
     made: list[int] = []
     serial = settings["structure"] == "serial"
     for i in range(settings["blocks"]):
-        below = {"reads": (made[-1],)} if serial and i else {"reads": draft.numbers, "flat": (normal,)}
+        below: Settings = {"reads": (made[-1],)} if serial and i else {"reads": draft.numbers, "flat": (normal,)}
         made.append(
             draft.add(
                 ops.MASK, width=settings["block_width"], inner=settings["mask_width"], norm="layer",
@@ -169,7 +169,7 @@ def _finalmlp(draft: Draft, settings: Settings) -> PlusArch:
     given: list[tuple[int, ...]] = [(), ()]
     if settings["use_gates"]:
         columns = (settings["first_context"], settings["second_context"])
-        gates = {"dense": field.GATED, "inner": settings["gate_width"]}
+        gates: Settings = {"dense": field.GATED, "inner": settings["gate_width"]}
         given = [(draft.add(context=-1 if column is None else column, **gates),) for column in columns]
     other = settings["second_dropout"]
     plans = (
@@ -208,7 +208,7 @@ def _wukong(draft: Draft, settings: Settings) -> PlusArch:
     rows = draft.fields()
     for _ in range(settings["layers"]):
         rows = draft.add(
-            sparse=field.WUKONG, rows=2 * settings["fm_rows"], row_left=(rows,), inner=settings["rank"],
+            sparse=field.WUKONG, rows=2 * settings["fm_rows"], row_left=(rows,), rank=settings["rank"],
             hidden=settings["fm_hidden"][0], norm=settings["norm"], dropout=settings["dropout"] or None,
         )  # fmt: skip
     return draft.done(draft.perceptron(settings["hidden"], settings, flat=(rows,)))

@@ -17,7 +17,7 @@ from recnas.space.plus.parts import FINISH, WIDE, Norm, PlusLayers, affine, norm
 FACTORISED, GATED, FUSION = "factorised", "context-gate", "fusion"
 WEIGHTED, BILINEAR = "weighted-pairs", "bilinear"
 ATTEND, FIELD_GATE, WUKONG = "attend", "field-gate", "wukong"
-MOST_HEADS = 4
+MOST_HEADS, MOST_RANK = 4, 16  # that a supernet has room for
 
 
 class GateLayers(NamedTuple):
@@ -92,10 +92,9 @@ def _fusion(build: LayerBuilder, name: str, block: Block) -> FusionLayers:
     """Weights `[heads, left / heads, right / heads]`; what does not fill a head is left out."""
     plus = as_plus(block)
     if build.elide:
-        left, right = (total(build.dense_spans(side[-1:])) // plus.heads for side in (plus.left, plus.right))
-        if not left or not right:
-            raise SpaceError(f"{plus.heads} heads need {plus.heads} units on both sides", "set heads to 1")
-        heads = plus.heads
+        left, right = (total(build.dense_spans(side[-1:])) for side in (plus.left, plus.right))
+        heads = min(plus.heads, left, right)
+        left, right = left // heads, right // heads
     else:
         heads, left, right = MOST_HEADS, build.shape.dense_max, build.shape.dense_max
     axes = run_of(heads), run_of(left), run_of(right)
@@ -152,7 +151,7 @@ def _wukong(build: LayerBuilder, name: str, block: Block) -> WukongLayers:
     """Half of the rows are compressed linearly, the others come from the factorization machine block."""
     plus, width = as_plus(block), build.shape.width
     n = build.rows(plus.row_left) if build.elide else build.shape.most_rows
-    s, rank = plus.sparse_dim, plus.inner or 16
+    s, rank = plus.sparse_dim, plus.rank if build.elide else MOST_RANK
     machine = s - s // 2
     build.products(n * rank * width)  # X (X^T Y)
     rows, ranks = run_of(n), run_of(rank)
@@ -182,5 +181,5 @@ FIELD_OWN = (
         ATTEND, SPARSE, ("row_left",), _attend, genes=("heads", "head_width", "scaled", "shortcut", "row_norm")
     ),
     Operator(FIELD_GATE, SPARSE, ("row_left",), _field_gate),
-    Operator(WUKONG, SPARSE, ("row_left",), _wukong, genes=("inner", "hidden", "norm")),
+    Operator(WUKONG, SPARSE, ("row_left",), _wukong, genes=("rank", "hidden", "norm")),
 )  # fmt: skip

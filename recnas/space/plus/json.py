@@ -1,7 +1,7 @@
 """Architectures of `nasrec-plus` as JSON: NASRec's own format with the further genes that are set, and a head.
 
-    {"format": "recnas/1", "space": "nasrec-plus", "blocks": [{... as in NASRec ..., "flat_in": [0], "norm": "batch",
-     "activation": "relu"}, ...], "head": {"dense": [0, 3], "rows": []}, "first_order": true}
+{"format": "recnas/1", "space": "nasrec-plus", "blocks": [{... as in NASRec ..., "flat_in": [0], "norm": "batch",
+ "activation": "relu"}, ...], "head": {"dense": [0, 3], "rows": []}, "first_order": true}
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def to_dict(arch: PlusArch) -> dict[str, Any]:
         shown = {name: getattr(block, name) for name in _OWN}
         shown |= {name: getattr(block, name) for name, default in ADDED.items() if getattr(block, name) != default}
         blocks.append({name: list(value) if isinstance(value, tuple) else value for name, value in shown.items()})
-    head = {"dense": list(arch.head.dense), "rows": list(arch.head.rows)}
+    head: dict[str, Any] = {"dense": list(arch.head.dense), "rows": list(arch.head.rows)}
     head |= {name: True for name in ("mean", "spare_bias") if getattr(arch.head, name)}
     data: dict[str, Any] = {"format": FORMAT, "space": arch.space, "blocks": blocks, "head": head}
     data |= {"first_order": True} if arch.first_order else {}

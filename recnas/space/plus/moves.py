@@ -5,7 +5,7 @@ As in NASRec, only what the logit depends on is changed, and a child is kept onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.random import Generator
 from recnas.space.nasrec.liveness import live_parts, read_streams
 from recnas.space.nasrec.operators import fields_read, genes_read
 from recnas.space.nasrec.sampling import ANY_CONNECTION, pick
-from recnas.space.plus.arch import Head, PlusArch
+from recnas.space.plus.arch import PlusArch
 from recnas.space.plus.rules import PlusRules, is_valid, settled
 from recnas.space.plus.sampling import draw_arch, draw_block
 
@@ -91,12 +91,13 @@ def grown(arch: PlusArch, rules: PlusRules, rng: Generator) -> PlusArch:
 def of_head(arch: PlusArch) -> Iterator[PlusArch]:
     """One stream more or less for the head, first-order weights added or taken away."""
     head = arch.head
-    change: Callable[[Head], PlusArch] = lambda other: replace(arch, head=other)  # noqa: E731
-    for name in ("dense", "rows"):
-        read = getattr(head, name)
-        for j in range(len(arch.blocks) + 1):
-            other = tuple(k for k in read if k != j) if j in read else tuple(sorted((*read, j)))
-            if other or head.streams > 1:
-                yield change(replace(head, **{name: other}))
+    for j in range(len(arch.blocks) + 1):
+        for other in (replace(head, dense=_toggled(head.dense, j)), replace(head, rows=_toggled(head.rows, j))):
+            if other.streams:
+                yield replace(arch, head=other)
     if head.streams:
         yield replace(arch, first_order=not arch.first_order)
+
+
+def _toggled(inputs: tuple[int, ...], j: int) -> tuple[int, ...]:
+    return tuple(k for k in inputs if k != j) if j in inputs else tuple(sorted((*inputs, j)))

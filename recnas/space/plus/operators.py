@@ -34,7 +34,7 @@ Every dense one of these then normalises, activates and adds the residual as its
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from recnas.space.nasrec.arch import DENSE, SPARSE, Block
 from recnas.space.nasrec.layers import Layer, LayerBuilder, Span, total
@@ -100,7 +100,9 @@ def _cross(build: LayerBuilder, name: str, block: Block) -> CrossLayers:
 def _cross_vector(build: LayerBuilder, name: str, block: Block) -> CrossLayers:
     weight = affine(build, name, 1, _left(build, block), bias=False)
     bias = build.vector(f"{name}.bias", block.dense_dim, "zeros")
-    return CrossLayers(Layer(), weight._replace(bias=bias), Layer(), norm_of(build, name, as_plus(block), block.dense_dim))
+    return CrossLayers(
+        Layer(), weight._replace(bias=bias), Layer(), norm_of(build, name, as_plus(block), block.dense_dim)
+    )
 
 
 def _cross_gated(build: LayerBuilder, name: str, block: Block) -> CrossLayers:
@@ -212,7 +214,6 @@ INNER: dict[str, tuple[int, ...]] = {
     CROSS: (0, 16, 32, 64, 128),
     MASK: (32, 64, 128, 256),
     field.GATED: (16, 32, 64),
-    field.WUKONG: (4, 8, 16),
 }
 LOGITS = (PAIRS, field.WEIGHTED, field.FUSION)  # operators that may give one number, a logit
 CROSSES = (CROSS, CROSS_VECTOR, CROSS_GATED, CROSS_MASKED)

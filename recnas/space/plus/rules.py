@@ -31,6 +31,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "matrices": MATRICES,
     "heads": (1, 2, 4),
     "hidden": (64, 128),
+    "rank": (4, 8, 16),
     "reduction": (3,),
     "context": (-1,),
     "head_width": (0,),
@@ -169,10 +170,23 @@ def _block_faults(b: int, block: PlusBlock, rules: PlusRules, sampled: bool) -> 
 
 
 def _gene_faults(block: PlusBlock) -> Iterator[str]:
-    for gene, offered in (("norm", NORMS), ("activation", ACTIVATIONS), ("matrices", MATRICES), ("shortcut", CHOICES["shortcut"])):
+    for gene, offered in (
+        ("norm", NORMS),
+        ("activation", ACTIVATIONS),
+        ("matrices", MATRICES),
+        ("shortcut", CHOICES["shortcut"]),
+    ):
         if getattr(block, gene) not in offered:
             yield f"{gene} is {getattr(block, gene)!r}, which is not one of {', '.join(offered)}"
-    for gene, least in (("inner", 0), ("hidden", 1), ("heads", 1), ("head_width", 0), ("context", -1), ("reduction", 1)):
+    for gene, least in (
+        ("inner", 0),
+        ("rank", 1),
+        ("hidden", 1),
+        ("heads", 1),
+        ("head_width", 0),
+        ("context", -1),
+        ("reduction", 1),
+    ):
         value = getattr(block, gene)
         if not is_int(value) or not least <= value <= MOST_WIDTH:
             yield f"{gene} is {value!r}, which is not a whole number from {least} up"

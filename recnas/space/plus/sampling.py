@@ -50,13 +50,13 @@ WEIGHTS: dict[str, float] = {
     field.FIELD_GATE: 0.5,
     field.WUKONG: 1,
 }
-_WIDE_LAYERS = {16: 1.0, 32: 1, 64: 2, 128: 3, 256: 3, 400: 2, 512: 1}  # chances of a width; others count as 1
+_WIDE_LAYERS = {16: 0.3, 32: 0.5, 64: 1, 128: 2, 256: 3, 400: 3, 512: 2}  # chances of a width; others count as 1
 T = TypeVar("T")
 
 
 def draw_arch(rules: PlusRules, most: int, rng: Generator, strategy: str) -> PlusArch:
-    """An architecture of 2 (or fewer, if there are no more) to `most` blocks."""
-    n = int(rng.integers(min(2, most), most + 1))
+    """An architecture of half of `most` to `most` blocks."""
+    n = int(rng.integers((most + 1) // 2, most + 1))
     blocks = tuple(draw_block(rules, b, rng, several=strategy == ANY_PATH) for b in range(1, n + 1))
     return PlusArch(rules.name, blocks, draw_head(rules, blocks, rng), first_order=bool(rng.random() < 0.3))
 
@@ -92,7 +92,7 @@ def draw_block(rules: PlusRules, b: int, rng: Generator, several: bool = False) 
         sparse_in=_recent(b, rules.max_inputs, rng),
         left=_recent(b, 1, rng),
         right=_recent(b, 1, rng),
-        flat_in=(0,) if b == 1 or rng.random() < 0.3 else (),
+        flat_in=(0,) if b == 1 or rng.random() < 0.4 else (),
         row_left=_recent(b, 1, rng),
         row_right=(0,) if rng.random() < 0.7 else _recent(b, 1, rng),
         **genes,
@@ -121,7 +121,7 @@ def _gene(name: str, op: str, rng: Generator) -> Any:
         return op in ops.CROSSES or bool(not linear and rng.random() < 0.2)
     if name == "inner":
         return pick(INNER[op], rng)
-    if name in ("shortcut", "scaled", "row_norm", "heads"):
+    if name in ("shortcut", "scaled", "row_norm", "heads", "rank"):
         return pick(CHOICES[name], rng)
     return PlusBlock.__dataclass_fields__[name].default
 
@@ -134,16 +134,14 @@ def _recent(b: int, most: int, rng: Generator) -> tuple[int, ...]:
     return tuple(sorted(drawn.tolist()))
 
 
-
-
 def _weighted(options: tuple[T, ...], weights: dict[Any, float], rng: Generator) -> T:
     total = [weights.get(option, 1.0) for option in options]
-    at, place = float(rng.random()) * sum(total), 0
-    for place, weight in enumerate(total):
+    at = float(rng.random()) * sum(total)
+    for option, weight in zip(options, total):
         at -= weight
         if at < 0:
-            break
-    return options[place]
+            return option
+    return options[-1]
 
 
 def _some(options: tuple[T, ...], rng: Generator) -> tuple[T, ...]:

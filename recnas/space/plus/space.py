@@ -81,6 +81,11 @@ class PlusSpace(NasrecSpace):
         everything = tuple(range(self.blocks + 1))
         return PlusArch(self.name, blocks, Head(everything, everything), first_order=True)
 
+    def storage_path(self, shape: NetShape) -> PlusArch:
+        path = self.full_path()
+        d, s = shape.dense_max, shape.sparse_max
+        return replace(path, blocks=tuple(replace(block, dense_dim=d, sparse_dim=s) for block in path.blocks))
+
     def fits(self, arch: NasrecArch) -> bool:
         """Whether a supernet of this space can hold the architecture's blocks; there may be fewer."""
         return arch.space == self.name and len(arch.blocks) <= self.blocks
@@ -101,7 +106,7 @@ class PlusSpace(NasrecSpace):
         self.validate(arch)
         return moves.mutate(_own(arch), self.rules, self.blocks, rng)
 
-    def neighbours(self, arch: NasrecArch) -> Iterator[PlusArch]:  # type: ignore[override]
+    def neighbours(self, arch: NasrecArch) -> Iterator[PlusArch]:
         self.validate(arch)
         return moves.neighbours(_own(arch), self.rules)
 
