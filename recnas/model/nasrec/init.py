@@ -24,6 +24,8 @@ def fill(tensor: Tensor, init: str, generator: torch.Generator | None) -> Tensor
         return tensor
     if init == "heads":  # [..., n, m]: one matrix after the other
         return nn.init.normal_(tensor, std=tensor.shape[-2] ** -0.5, generator=generator)
+    if init == "fusion":
+        return nn.init.normal_(tensor, std=(tensor.shape[-1] * tensor.shape[-2]) ** -0.5, generator=generator)
     if init == "spread":
         return nn.init.normal_(tensor, std=tensor.numel() ** -0.5, generator=generator)
     return tensor.fill_({"zeros": 0.0, "ones": 1.0, "residual": RESIDUAL_GAIN}[init])

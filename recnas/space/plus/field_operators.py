@@ -98,7 +98,7 @@ def _fusion(build: LayerBuilder, name: str, block: Block) -> FusionLayers:
     else:
         heads, left, right = MOST_HEADS, build.shape.dense_max, build.shape.dense_max
     axes = run_of(heads), run_of(left), run_of(right)
-    (weight,) = build.param(f"{name}.weight", (heads, left, right), "heads", *axes, uses=1)
+    (weight,) = build.param(f"{name}.weight", (heads, left, right), "fusion", *axes, uses=1)
     return FusionLayers(weight, (left * heads, right * heads), norm_of(build, name, plus, plus.dense_dim))
 
 

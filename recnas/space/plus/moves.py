@@ -84,7 +84,7 @@ def with_gene(arch: PlusArch, b: int, gene: str, value: Any) -> PlusArch:
 def grown(arch: PlusArch, rules: PlusRules, rng: Generator) -> PlusArch:
     """One block more, read by the head."""
     b = len(arch.blocks) + 1
-    blocks = (*arch.blocks, draw_block(rules, b, rng))
+    blocks = (*arch.blocks, draw_block(rules, arch.blocks, rng))
     return replace(arch, blocks=blocks, head=replace(arch.head, dense=(*arch.head.dense, b)))
 
 

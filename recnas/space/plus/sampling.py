@@ -8,6 +8,7 @@ law only says where a search begins.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from numpy import arange
@@ -57,7 +58,9 @@ T = TypeVar("T")
 def draw_arch(rules: PlusRules, most: int, rng: Generator, strategy: str) -> PlusArch:
     """An architecture of half of `most` to `most` blocks."""
     n = int(rng.integers((most + 1) // 2, most + 1))
-    blocks = tuple(draw_block(rules, b, rng, several=strategy == ANY_PATH) for b in range(1, n + 1))
+    blocks: tuple[PlusBlock, ...] = ()
+    for _ in range(n):
+        blocks = (*blocks, draw_block(rules, blocks, rng, several=strategy == ANY_PATH))
     return PlusArch(rules.name, blocks, draw_head(rules, blocks, rng), first_order=bool(rng.random() < 0.3))
 
 
@@ -71,16 +74,26 @@ def draw_head(rules: PlusRules, blocks: tuple[PlusBlock, ...], rng: Generator) -
     return Head((*numbers, *left, n), rows)
 
 
-def draw_block(rules: PlusRules, b: int, rng: Generator, several: bool = False) -> PlusBlock:
-    """Block number `b`; `several` operators per stream for the paths of weight-sharing training."""
+def draw_block(rules: PlusRules, before: Sequence[PlusBlock], rng: Generator, several: bool = False) -> PlusBlock:
+    """The block after `before`; `several` operators per stream for the paths of weight-sharing training.
+
+    These are normalised, and products are taken of raw rows only: many products of products overflow.
+    """
+    b = len(before) + 1
     dense_ops, sparse_ops = (
         _some(offered, rng) if several else (_weighted(offered, WEIGHTS, rng),)
         for offered in map(rules.searched, (rules.dense_ops, rules.sparse_ops))
     )
+    if b == 1 and not several and ops.FLAT in rules.dense_ops and rng.random() < 0.5:
+        dense_ops = (ops.FLAT,)  # what crosses start from
     op = dense_ops[0]
     # Operators of both streams may read a gene; the dense one's law decides.
     genes = {name: _gene(name, s, rng) for s in sparse_ops for name in OPERATORS[s].genes}
     genes |= {name: _gene(name, op, rng) for name in OPERATORS[op].genes}
+    if several:
+        genes |= {"norm": "layer", "residual": False}
+    left, right = _sides(before, op, rng)
+    raw = several or (op in LOGITS and rng.random() < 0.8)
     block = PlusBlock(
         dense_ops=dense_ops,
         sparse_ops=sparse_ops,
@@ -90,14 +103,26 @@ def draw_block(rules: PlusRules, b: int, rng: Generator, several: bool = False) 
         fm=bool(rng.random() < 0.15),
         dense_in=_recent(b, rules.max_inputs, rng),
         sparse_in=_recent(b, rules.max_inputs, rng),
-        left=_recent(b, 1, rng),
-        right=_recent(b, 1, rng),
+        left=left,
+        right=right,
         flat_in=(0,) if b == 1 or rng.random() < 0.4 else (),
-        row_left=_recent(b, 1, rng),
-        row_right=(0,) if rng.random() < 0.7 else _recent(b, 1, rng),
+        row_left=(0,) if raw else _recent(b, 1, rng),
+        row_right=(0,) if several or rng.random() < 0.7 else _recent(b, 1, rng),
         **genes,
     )
     return settled(block)
+
+
+def _sides(before: Sequence[PlusBlock], op: str, rng: Generator) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What an operator with a left and a right input reads: a cross mostly goes on from the last, times the raw input."""
+    b = len(before) + 1
+    starts = [j for j, block in enumerate(before, start=1) if block.dense_ops == (ops.FLAT,)]
+    chain = [j for j, block in enumerate(before, start=1) if block.dense_ops[0] in (*ops.CROSSES, ops.FLAT)]
+    left, right = _recent(b, 1, rng), _recent(b, 1, rng)
+    if op in ops.CROSSES and starts:
+        left = (chain[-1],) if rng.random() < 0.7 else left
+        right = (starts[0],) if rng.random() < 0.8 else right
+    return left, right
 
 
 def _width(rules: PlusRules, op: str, several: bool, rng: Generator) -> int:
@@ -113,6 +138,8 @@ def _width(rules: PlusRules, op: str, several: bool, rng: Generator) -> int:
 
 def _gene(name: str, op: str, rng: Generator) -> Any:
     linear = op in ops.AS_WIDE_AS_DATA or op in LOGITS
+    if name == "norm" and op in (ops.GRAM, ops.DOTS, *ops.CROSSES):
+        return pick(("none", "layer"), rng)  # products grow
     if name == "norm":
         return "none" if linear else pick(("none", "none", "batch", "layer"), rng)
     if name == "activation":
