@@ -112,10 +112,11 @@ def start_tables(embeddings: Embeddings, network: nn.Module, width: int) -> None
     if columns == width and wants.start_scale == 1 and not wants.first_order:
         return
     vectors = columns - int(wants.first_order)
-    for table in embeddings.weights.values():
-        table[:, vectors:].zero_()
+    for first, piece in embeddings.pieces():
+        until = max(0, vectors - first)
+        piece[:, until:].zero_()
         if wants.start_scale != 1:
-            table[:, :vectors].mul_(wants.start_scale)
+            piece[:, :until].mul_(wants.start_scale)
 
 
 def joined(vectors: Tensor, dense: Tensor) -> Tensor:
