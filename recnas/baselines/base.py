@@ -14,7 +14,7 @@ Shape letters: B batch, I dense fields, F sparse fields, D embedding width, W wi
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from pydantic import Field
@@ -101,14 +101,22 @@ class Baseline(nn.Module):
 
 @torch.no_grad()
 def start_tables(embeddings: Embeddings, network: nn.Module, width: int) -> None:
-    """Make new tables start as the network wants: first-order weights (and padding) at zero, vectors scaled."""
-    if not isinstance(network, Baseline):
+    """Make new tables start as the network wants: first-order weights (and padding) at zero, vectors scaled.
+
+    `network` is any that has `table_width`, `first_order` and `start_scale`; tables for others stay as they are.
+    """
+    wants: Any = network
+    if not hasattr(wants, "table_width"):
         return
-    vectors = width if network.vectors else 0
-    for table in embeddings.weights.values():
-        table[:, vectors:].zero_()
-        if network.start_scale != 1:
-            table[:, :vectors].mul_(network.start_scale)
+    columns = wants.table_width(width)
+    if columns == width and wants.start_scale == 1 and not wants.first_order:
+        return
+    vectors = columns - int(wants.first_order)
+    for first, piece in embeddings.pieces():
+        until = max(0, vectors - first)
+        piece[:, until:].zero_()
+        if wants.start_scale != 1:
+            piece[:, :until].mul_(wants.start_scale)
 
 
 def joined(vectors: Tensor, dense: Tensor) -> Tensor:

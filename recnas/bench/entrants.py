@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from recnas.baselines.base import Baseline, InputShape, start_tables
+from recnas.baselines.base import Baseline, InputShape
 from recnas.baselines.counts import count_macs, count_params
 from recnas.baselines.zoo import ZOO, build
 from recnas.bench.other_models import OTHER_MODELS
@@ -26,7 +26,7 @@ from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.json import from_dict
 from recnas.train.recipe import model_options, recipe_grid, recipe_of, with_recipe
 from recnas.train.settings import TrainSettings
-from recnas.train.setup import make_embeddings, net_shape
+from recnas.train.setup import make_tables, net_shape, with_tables_of
 
 Choice = dict[str, Any]  # the learning rate, whatever else of a model tuning may change, what a user set; JSON-able
 Grid = Mapping[str, tuple[Any, ...]]
@@ -122,18 +122,13 @@ class HandCrafted(Trainable):
         settings, _ = with_recipe(settings, choice)
         network = build(self.id, shape, model_options(self.id, settings, choice), seed)
         assert isinstance(network, Baseline)
-        columns = network.table_width(width)
-        padded = columns + (-columns % 4 if settings.embeddings.backend == "fused" else 0)
-        tables = settings.embeddings.model_copy(update={"width": padded})
-        settings = settings.model_copy(update={"embeddings": tables})
-        embeddings = make_embeddings(schema, settings, seed, device)
-        start_tables(embeddings, network, width)
+        embeddings = make_tables(schema, settings, seed, device, network)
         cost = {
             "params": count_params(network),
             "macs": count_macs(network, shape),
-            "embedding_params": sum(embeddings.rows) * columns,
+            "embedding_params": sum(embeddings.rows) * network.table_width(width),
         }
-        return Built(network.to(device), embeddings, settings, cost)
+        return Built(network.to(device), embeddings, with_tables_of(network, settings), cost)
 
 
 @dataclass(frozen=True)
@@ -159,14 +154,13 @@ class Architecture(Trainable):
         arch = from_dict(self.arch)
         network = new_subnet(arch, net_shape(schema, settings), seed, settings.dropout)
         counted = count(arch, schema, width=width, layernorm=settings.layernorm)
-        embeddings = make_embeddings(schema, settings, seed, device)
-        start_tables(embeddings, network, width)
+        embeddings = make_tables(schema, settings, seed, device, network)
         cost = {
             "params": counted.params,
             "macs": counted.macs,
-            "embedding_params": sum(embeddings.rows) * width,
+            "embedding_params": sum(embeddings.rows) * network.table_width(width),
         }
-        return Built(network.to(device), embeddings, settings, cost)
+        return Built(network.to(device), embeddings, with_tables_of(network, settings), cost)
 
 
 @dataclass(frozen=True)

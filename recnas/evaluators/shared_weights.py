@@ -30,7 +30,7 @@ from recnas.train.evaluate import evaluate
 from recnas.train.loss import click_loss
 from recnas.train.schedule import Schedule
 from recnas.train.settings import SupernetSettings
-from recnas.train.setup import make_embeddings, net_shape
+from recnas.train.setup import make_tables, net_shape
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class SharedWeightsEvaluator:
             name.removeprefix("network/"): tensor for name, tensor in tensors.items() if name.startswith("network/")
         }
         supernet = Supernet(space, net_shape(data.schema, self.train), tensors=weights)
-        embeddings = make_embeddings(data.schema, self.train, self.seed, torch.device("cpu"))
+        embeddings = make_tables(data.schema, self.train, self.seed, torch.device("cpu"), supernet)
         for name, table in embeddings.state_dict()["weights"].items():  # aliases of the live tables
             table.copy_(tensors[f"table/{name}"])
 

@@ -22,8 +22,8 @@ from recnas.train.settings import TrainSettings
 from recnas.train.setup import (
     NOT_THE_RESULT,
     choose_device,
-    make_embeddings,
     make_loader,
+    make_tables,
     net_shape,
     new_trainer,
     train_with_checkpoints,
@@ -75,7 +75,7 @@ class TrainWork:
         arch = space.from_dict(request.arch)
         device = choose_device(settings)
         network = new_subnet(arch, net_shape(data.schema, settings), seed, settings.dropout).to(device)
-        embeddings = make_embeddings(data.schema, settings, seed, device)
+        embeddings = make_tables(data.schema, settings, seed, device, network)
         loader = make_loader(data, settings, seed, device, self.rows)
         trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device, data=data)
         started = time.monotonic()

@@ -39,10 +39,12 @@ class Dropout(nn.Module):
         super().__init__()
         self.share, self.draws = share, draws
 
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.share == 0:
+    def forward(self, x: Tensor, share: float | None = None) -> Tensor:
+        """`share` instead of the module's own, if it is given."""
+        share = self.share if share is None else share
+        if not self.training or share == 0:
             return x
-        limit = min(round(self.share * _LEVELS), _LEVELS - 1)
+        limit = min(round(share * _LEVELS), _LEVELS - 1)
         bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
         bits.random_(-(2**63), None, generator=self.draws.generator(x.device))
         numbers = bits.view(torch.int16)[: x.numel()].view(x.shape)  # from -32,768

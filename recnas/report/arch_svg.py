@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recnas.report.svg import mark, px, text, wrap
-from recnas.space.nasrec.arch import LiveBlock, NasrecArch
+from recnas.space.nasrec.arch import DENSE, DOT, SPARSE, STREAM_READ_BY, Block, LiveBlock, NasrecArch
 from recnas.space.nasrec.liveness import live_parts
-from recnas.space.nasrec.operators import OPERATORS, fields_read
+from recnas.space.nasrec.operators import OPERATORS, fields_read, genes_read
 
 _PITCH, _BOX, _MARGIN = 118.0, 78.0, 16.0
 _LANE, _GAP, _ARC = 84.0, 84.0, 13.0  # height of a path, room for bridges, height of a skip per block skipped
 _TITLE = 26.0
+_AS_DATA = 512  # drawn for a width that the data decide
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,16 @@ def wires(arch: NasrecArch) -> dict[Wire, bool]:
     """Every connection that an operator reads, and whether the logit depends on it."""
     found: dict[Wire, bool] = {}
     for end, (block, live) in enumerate(zip(arch.blocks, live_parts(arch)), start=1):
-        read = fields_read(block.dense_ops)
-        dense = {j for field in ("dense_in", "left", "right") if field in read for j in getattr(block, field)}
-        found |= {Wire("dense", start, end): live.dense for start in sorted(dense)}
-        if "sparse_in" in read:
-            found |= {Wire("dot", start, end): live.dense for start in block.sparse_in}
-        found |= {Wire("sparse", start, end): live.sparse for start in block.sparse_in}
-    n = len(arch.blocks)
-    return found | {Wire("dense", n, n + 1): True, Wire("sparse", n, n + 1): True}
+        for kind, ops, stream, used in (
+            ("dense", block.dense_ops, DENSE, live.dense),
+            ("dot", block.dense_ops, SPARSE, live.dense),
+            ("sparse", block.sparse_ops, SPARSE, live.sparse),
+        ):
+            fields = [field for field in fields_read(ops) if STREAM_READ_BY[field] == stream]
+            starts = {j for field in fields for j in getattr(block, field)}
+            found |= {Wire(kind, start, end): used for start in sorted(starts)}
+    last = len(arch.blocks) + 1
+    return found | {Wire(kind, j, last): True for kind in (DENSE, SPARSE) for j in arch.head_reads[kind]}
 
 
 def draw_nasrec(archs: Sequence[tuple[str, NasrecArch]]) -> str:
@@ -105,7 +108,7 @@ class _Picture:
         if not 1 <= block <= len(self.arch.blocks):
             return 44.0
         dim = self.arch.blocks[block - 1].dense_dim if kind == "dense" else 16 * self.arch.blocks[block - 1].sparse_dim
-        return 24.0 + 9.0 * (math.log2(max(16, dim)) - 4)
+        return 24.0 + 9.0 * (math.log2(max(16, dim or _AS_DATA)) - 4)
 
     def _inputs(self) -> list[str]:
         last = len(self.arch.blocks) + 1
@@ -121,15 +124,16 @@ class _Picture:
     def _block(self, b: int) -> list[str]:
         block, live = self.arch.blocks[b - 1], self.live[b - 1]
         twin = self.other.blocks[b - 1] if b <= len(self.other.blocks) else None
-        rows = f"{block.sparse_dim}" + ("+8" if block.merge else "")
+        rows = _width(block.sparse_dim) + ("+8" if block.merge else "")
         dense_new = twin is None or (block.dense_ops, block.dense_dim) != (twin.dense_ops, twin.dense_dim)
         sparse_new = twin is None or (block.sparse_ops, block.sparse_dim) != (
             twin.sparse_ops,
             twin.sparse_dim,
         )
         found = [
-            self._box("dense", b, self.dense_y, ["+".join(block.dense_ops), str(block.dense_dim)],
-                      f"block {b}, dense: {'+'.join(block.dense_ops)}, {block.dense_dim} wide", live.dense, dense_new),
+            self._box("dense", b, self.dense_y, ["+".join(_short(op) for op in block.dense_ops), _width(block.dense_dim)],
+                      f"block {b}, dense: {'+'.join(block.dense_ops)}, {_width(block.dense_dim)} wide{_genes(block)}",
+                      live.dense, dense_new),
             self._box("sparse", b, self.sparse_y, ["+".join(_short(op) for op in block.sparse_ops), rows],
                       f"block {b}, sparse: {'+'.join(block.sparse_ops)}, {rows} rows", live.sparse, sparse_new),
         ]  # fmt: skip
@@ -206,7 +210,8 @@ class _Picture:
             path = f"M{px(x1)} {px(y1)}C{px(x1 + 34)} {px(y1)} {px(x2 - 34)} {px(y2)} {px(x2)} {px(y2)}"
             return mark(
                 f'path class="mark {style}{" changed" if new else ""}" stroke-opacity=".6" d="{path}"',
-                f"{said}: products of sparse rows",
+                said
+                + (": products of sparse rows" if DOT in self.arch.blocks[wire.end - 1].dense_ops else ": sparse rows"),
             )
         y = self.dense_y if wire.kind == "dense" else self.sparse_y
         style = f"wire w{wire.kind}" if live else "wire offwire"
@@ -220,6 +225,16 @@ class _Picture:
             peak = y + side * (_LANE / 2 + _ARC * (wire.end - wire.start - 1))
             path = f"M{px(a)} {px(ya)}C{px(a)} {px(peak)} {px(a + 8)} {px(peak)} {px(a + 24)} {px(peak)}H{px(b - 24)}C{px(b - 8)} {px(peak)} {px(b)} {px(peak)} {px(b)} {px(yb)}"
         return mark(f'path class="mark {style}{" changed" if new else ""}" d="{path}"', said)
+
+
+def _width(n: int) -> str:
+    return str(n) if n else "as the data"
+
+
+def _genes(block: Block) -> str:
+    """What else is set of the block, for the text that appears over its box."""
+    read = genes_read((*block.dense_ops, *block.sparse_ops))
+    return "".join(f", {name} {value}" for name, value in block.further_genes(read).items())
 
 
 def _short(op: str) -> str:

@@ -159,12 +159,13 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
         mine, theirs = one["blocks"][b], other["blocks"][b]
         parts = [
             f"{name} {_brief(mine.get(name))} to {_brief(theirs.get(name))}"
-            for name in theirs
+            for name in dict.fromkeys((*theirs, *mine))
             if mine.get(name) != theirs.get(name) and not _inert(name, mine, theirs)
         ]
         if parts:
             found.append(f"block {b + 1}: " + ", ".join(parts))
-    return found
+    rest = [name for name in dict.fromkeys((*one, *other)) if name != "blocks" and one.get(name) != other.get(name)]
+    return found + [f"{name} {_brief(one.get(name))} to {_brief(other.get(name))}" for name in rest]
 
 
 def _inert(name: str, *blocks: dict[str, Any]) -> bool:

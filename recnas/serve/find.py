@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,7 +23,7 @@ from recnas.runs.records import ModelTraining, SeedTraining, read_lines
 from recnas.space.nasrec.json import from_dict
 from recnas.train.recipe import model_options
 from recnas.train.settings import TrainSettings
-from recnas.train.setup import net_shape
+from recnas.train.setup import net_shape, with_tables_of
 
 _SEED = re.compile(r"seed-(\d+)")
 T = TypeVar("T", SeedTraining, ModelTraining)
@@ -76,6 +77,7 @@ def _trained(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> Tra
     settings = check_settings(TrainSettings, manifest["settings"], str(run.manifest_path))
     arch = from_dict(manifest["arch"])
     network = Subnet(arch, net_shape(schema(), settings))
+    settings = with_tables_of(network, settings)
     folder = run.path / f"seed-{line.seed}"
     return Training(folder, line, arch.key, manifest["arch"], network, settings, {"arch": arch.key})
 
@@ -104,12 +106,13 @@ def _compared(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> Tr
     folder = _kept_in(run, line)
     made_from = json.loads((folder / "model.json").read_text())
     settings = check_settings(TrainSettings, made_from["settings"], str(folder / "model.json"))
+    # The tables of some networks are wider than their vectors: this is the vectors' width.
+    width = run.manifest()["settings"]["embeddings"]["width"]
     if made_from["model"]["kind"] == "architecture":
         described = made_from["model"]["arch"]
-        network: nn.Module = Subnet(from_dict(described), net_shape(schema(), settings))
+        shape = replace(net_shape(schema(), settings), width=width)
+        network: nn.Module = Subnet(from_dict(described), shape)
     else:
-        # The tables of some models are wider than their vectors: this is the vectors' width.
-        width = run.manifest()["settings"]["embeddings"]["width"]
         options = model_options(key, settings, made_from["choice"])
         described = {"model": key, "options": options, "width": width}
         network = build(key, InputShape.of(schema(), width), options)

@@ -22,12 +22,14 @@ from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec import rules as nasrec_rules
 from recnas.space.nasrec.rules import ALIASES, FULL, SMALL, NasrecRules
+from recnas.space.plus import PLUS, PlusSpace
 from recnas.space.resnet import NAME as RESNET
 from recnas.space.resnet import ResnetSpace
 
 _BUILDERS: dict[str, Callable[..., Space[Any]]] = {
     SMALL: partial(NasrecSpace, SMALL),
     FULL: partial(NasrecSpace, FULL),
+    PLUS: PlusSpace,
     NASBENCH201: Nb201Space,
     NASBENCH101: Nb101Space,
     **{f"{ONE_SHOT}-{number}": partial(OneShotSpace, number) for number in PARENTS},

@@ -11,13 +11,15 @@ from recnas.errors import ConfigError, SpaceError
 from recnas.space.base import Space
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.rules import ALIASES, RULES, SMALL
+from recnas.space.plus import PLUS
+from recnas.space.plus.rules import BLOCKS
 from recnas.space.registry import get_space, space_options
 
 
 class SpaceSettings(Settings):
     """Which architectures a run draws from. A setting that its space does not have is refused."""
 
-    name: str = SMALL  # see docs; nasrec-small, nasrec-full, or a vision space
+    name: str = SMALL  # see docs; nasrec-small, nasrec-full, nasrec-plus, or a vision space
     blocks: int | None = Field(None, ge=1)  # nasrec
     connections: Literal["binomial", "uniform"] | None = None  # nasrec
     layers: int | None = Field(None, ge=3)  # mlp
@@ -31,6 +33,7 @@ class SpaceSettings(Settings):
             return data
         name = ALIASES.get(data.get("name", SMALL), data.get("name", SMALL))
         defaults = {"blocks": 7, "connections": "binomial"} if name in RULES else {}
+        defaults = {"blocks": BLOCKS} if name == PLUS else defaults
         return defaults | {key: value for key, value in data.items() if value is not None} | {"name": name}
 
     @model_validator(mode="after")
@@ -65,6 +68,6 @@ def make_ctr_space(settings: SpaceSettings) -> NasrecSpace:
     if not isinstance(space, NasrecSpace):
         raise ConfigError(
             f"the architectures of {settings.name} read images, not clicks.",
-            f"Set space.name to one of: {', '.join(RULES)}.",
+            f"Set space.name to one of: {', '.join((*RULES, PLUS))}.",
         )
     return space

@@ -89,7 +89,7 @@ class CtrTask(Task):
 
     def measure(self, arch: NasrecArch) -> Mapping[str, float]:
         shape = net_shape(self.data.schema, self.config.final.train)
-        return latency_ms(Subnet(arch, shape), shape.n_dense, shape.n_sparse, shape.width)
+        return latency_ms(Subnet(arch, shape), shape.n_dense, shape.n_sparse, arch.table_width(shape.width))
 
     def warn(self, how: Execution) -> None:
         warn_of_data(self.data, how.progress)

@@ -25,6 +25,7 @@ from recnas.proxies.engine import passes_of
 from recnas.proxies.registry import get_proxies
 from recnas.seeds import stream
 from recnas.space.nasrec.cost import count
+from recnas.space.nasrec.sampling import ANY_PATH
 from recnas.space.settings import make_ctr_space
 from recnas.tasks.settings import CtrSearchConfig
 from recnas.threads import one_thread
@@ -79,11 +80,16 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
     rng = stream(config.seed, "forecast")
     candidates = [count(space.sample(rng), schema, width=config.supernet.embeddings.width) for _ in range(SAMPLES)]
     mean_macs, mean_params = fmean(c.macs for c in candidates), fmean(c.params for c in candidates)
-    full = count(space.full_path(), schema, width=config.supernet.embeddings.width)
+    width = config.supernet.embeddings.width
+    full = count(space.full_path(), schema, width=width)  # what the supernet holds
+    early = [full]
+    if not space.trains_full_path:
+        early = [count(space.sample_path(rng, ANY_PATH), schema, width=width) for _ in range(SAMPLES)]
+    early_macs, early_params = fmean(c.macs for c in early), fmean(c.params for c in early)
     train_rows = data.rows("train")
     cap = config.supernet.embeddings.cap or config.supernet.embeddings.hash_rows
     rows_of_tables = sum(min(n, cap) if cap else n for n in schema.table_rows)
-    tables = 4.0 * config.supernet.embeddings.width * rows_of_tables
+    tables = 4.0 * space.table_width(width) * rows_of_tables
     core, cores = probe() * 1e9, min(workers, available_cores())
     threads = config.supernet.threads or default_threads()
 
@@ -105,8 +111,8 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
     warm_rows = config.warmup.data_share * train_rows * config.supernet.epochs
     sampler = PathSampler(space, config.seed, 100, config.warmup.strategy, config.warmup.full_path_share)
     full_share = fmean(sampler.full_probability(step) for step in range(100))
-    warm_macs = full_share * full.macs + (1 - full_share) * mean_macs
-    warm_params = full_share * full.params + (1 - full_share) * mean_params
+    warm_macs = full_share * early_macs + (1 - full_share) * mean_macs
+    warm_params = full_share * early_params + (1 - full_share) * mean_params
     warm_batch = config.warmup.batch_size(round(config.warmup.data_share * train_rows), config.supernet.batch_size)
     total = config.search.proposals
     passes = passes_of(get_proxies(config.score.proxies), config.score.batches, config.score.batch_size)
@@ -132,7 +138,7 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
     one_best = training(best_rows, best.batch_size, mean_macs, mean_params, read)
 
     supernet = 4.0 * full.params
-    step = config.supernet.batch_size * 4.0 * full.macs / 50  # activations of a full path; fitted to measured peaks
+    step = config.supernet.batch_size * 4.0 * early_macs / 50  # activations of a full path; fitted to measured peaks
     one_worker = LIBRARIES + 12.0 * mean_params * 4 + config.score.batch_size * 4.0 * mean_macs / 50
     one_training = LIBRARIES + 16.0 * mean_params + 2 * tables
     if config.evaluator == "training":

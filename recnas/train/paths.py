@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from recnas.seeds import stream
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.arch import Block, NasrecArch
+from recnas.space.nasrec.sampling import ANY_PATH
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,12 @@ class PathSampler:
         return max(0.0, 1.0 - step / fading) if fading > 0 else 0.0
 
     def path(self, step: int) -> NasrecArch:
-        if self.strategy == "full-path":
+        if self.strategy == "full-path" and self.space.trains_full_path:
             return self.space.full_path()
         rng = stream(self.seed, "warmup-paths", step)
+        if not self.space.trains_full_path:
+            wide = rng.random() < self.full_probability(step)
+            return self.space.sample_path(rng, ANY_PATH if wide or self.strategy == "full-path" else self.strategy)
         coins = rng.random(1 + self.space.blocks) < self.full_probability(step)
         drawn = self.space.sample_path(rng, self.strategy)
         if not coins.any():

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from recnas.baselines.base import start_tables
 from recnas.data.joined_loader import JoinedLoader
 from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
@@ -89,6 +90,25 @@ def make_embeddings(schema: Schema, settings: TrainSettings, seed: int, device: 
         l2_kind=tables.l2_kind,
         std=tables.std,
     )
+
+
+def with_tables_of(network: nn.Module, settings: TrainSettings) -> TrainSettings:
+    """The settings with tables as wide as the network wants them, for vectors of the width that was set."""
+    tables = settings.embeddings
+    columns = network.table_width(tables.width)  # type: ignore[operator]
+    if columns == tables.width:
+        return settings
+    padded = columns + (-columns % 4 if tables.backend == "fused" else 0)
+    return settings.model_copy(update={"embeddings": tables.model_copy(update={"width": padded})})
+
+
+def make_tables(
+    schema: Schema, settings: TrainSettings, seed: int, device: torch.device, network: nn.Module
+) -> Embeddings:
+    """New tables for a network, hand-crafted or searched, or for a supernet: as wide, and with values, as it wants."""
+    embeddings = make_embeddings(schema, with_tables_of(network, settings), seed, device)
+    start_tables(embeddings, network, settings.embeddings.width)
+    return embeddings
 
 
 def _make_sharded(schema: Schema, settings: TrainSettings, seed: int, device: torch.device) -> ShardedEmbeddings:

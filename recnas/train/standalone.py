@@ -39,8 +39,8 @@ from recnas.train.setup import (
     check_same_data,
     check_stopping,
     choose_device,
-    make_embeddings,
     make_joined_loader,
+    make_tables,
     net_shape,
     new_trainer,
     train_with_checkpoints,
@@ -110,7 +110,7 @@ def _train_one(
     on: str,
 ) -> SeedTraining:
     network = new_subnet(arch, net_shape(data.schema, settings), seed, settings.dropout).to(device)
-    embeddings = make_embeddings(data.schema, settings, seed, device)
+    embeddings = make_tables(data.schema, settings, seed, device, network)
     loader = make_joined_loader(data, settings, seed, device, on)
     trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device, data=data)
     if on == "train":

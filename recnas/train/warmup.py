@@ -37,8 +37,8 @@ from recnas.train.settings import TrainSettings, WarmupConfig
 from recnas.train.setup import (
     check_same_data,
     choose_device,
-    make_embeddings,
     make_loader,
+    make_tables,
     net_shape,
     new_trainer,
     steps_of,
@@ -85,7 +85,7 @@ def _warm(
     supernet = Supernet(space, net_shape(data.schema, config.supernet), torch.Generator().manual_seed(config.seed)).to(
         device
     )
-    embeddings = make_embeddings(data.schema, config.supernet, config.seed, device)
+    embeddings = make_tables(data.schema, config.supernet, config.seed, device, supernet)
     rows = round(config.warmup.data_share * data.rows("train"))
     if rows == 0:  # zero-shot: the weights as they were drawn
         return supernet, embeddings, 0
@@ -160,7 +160,7 @@ def load_warmed(out: Path | str) -> tuple[Supernet, Embeddings, PreparedData, Wa
         net_shape(data.schema, config.supernet),
         torch.Generator().manual_seed(config.seed),
     ).to(device)
-    embeddings = make_embeddings(data.schema, config.supernet, config.seed, device)
+    embeddings = make_tables(data.schema, config.supernet, config.seed, device, supernet)
     saved = load_latest(run.path / "supernet", _made_from(data, supernet))
     if saved is not None:
         storages = supernet.storages

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -230,6 +230,11 @@ class Embeddings(ABC):
     def set_steps(self, steps: int) -> None:
         """Continue counting from there, after `load_state_dict`; nothing to do for an optimizer that does not count."""
         return
+
+    def pieces(self) -> Iterator[tuple[int, Tensor]]:
+        """The parts of tables that this process holds: their first column, and their values."""
+        for table in self.weights.values():
+            yield 0, table
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """`{"weights": {column: table}, "sums": {column: state}, ...}`, aliases of the live memory."""

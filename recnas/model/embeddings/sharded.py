@@ -17,7 +17,7 @@ Row-wise splitting and GPUs follow the same code but were never run; table-wise 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -250,6 +250,11 @@ class ShardedEmbeddings(Embeddings):
         return sum(
             tensor.nbytes for shard in self.shards for tensor in (shard.weights, shard.sums) if tensor is not None
         )
+
+    def pieces(self) -> Iterator[tuple[int, Tensor]]:
+        for shard in self.shards:
+            if shard.weights is not None:
+                yield shard.columns.start or 0, shard.weights
 
     @torch.no_grad()
     def state_dict(self) -> dict[str, dict[str, Tensor]]:

@@ -20,17 +20,33 @@ from recnas.model import observe
 from recnas.model.memory import LARGE, trim_when_differentiated
 from recnas.model.nasrec import operators as ops
 from recnas.model.nasrec.operators import FORWARDS, BlockInputs
+from recnas.model.plus import forward as plus
+from recnas.model.plus.norms import Statistics
 from recnas.space.nasrec.arch import FM, MERGE
 from recnas.space.nasrec.operators import fields_read
 from recnas.space.nasrec.plan import BlockPlan, Plan
+from recnas.space.plus.arch import PlusArch
 
 Params = Mapping[str, Tensor]
+Drop = Callable[[Tensor, float | None], Tensor]  # a block's output, and the share it asks for (None: the usual one)
 
 
 def run(
-    plan: Plan, params: Params, dense: Tensor, embedded: Tensor, drop: Callable[[Tensor], Tensor] | None = None
+    plan: Plan,
+    params: Params,
+    dense: Tensor,
+    embedded: Tensor,
+    drop: Drop | None = None,
+    statistics: Statistics | None = None,
 ) -> Tensor:
-    """Logits `[B]` from `dense [B, I]` and `embedded [B, F, D]`; `drop` is applied to the outputs of every block."""
+    """Logits `[B]` from `dense [B, I]` and `embedded [B, F, D]`.
+
+    Args:
+        drop: applied to the outputs of every block, with the share that the block asks for itself.
+        statistics: of batch normalisation, for networks of `nasrec-plus` that stand alone.
+    """
+    if isinstance(plan.arch, PlusArch):
+        return plus.run(plan, params, dense, embedded, drop, statistics)
     if dense.shape[1] == 0:
         dense = dense.new_zeros(dense.shape[0], 1)
     dense_out: list[Tensor | None] = [dense]
@@ -42,8 +58,8 @@ def run(
     for block in plan.blocks:
         y_dense, y_sparse = _run_block(block, plan, params, dense_out, sparse_out, frugal)
         if drop is not None:
-            y_dense = None if y_dense is None else drop(y_dense)
-            y_sparse = tuple(drop(rows) for rows in y_sparse)
+            y_dense = None if y_dense is None else drop(y_dense, None)
+            y_sparse = tuple(drop(rows, None) for rows in y_sparse)
         if training and plan.elements >= LARGE and y_dense is not None:
             trim_when_differentiated(y_dense)
         dense_out.append(y_dense)

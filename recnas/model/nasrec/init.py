@@ -19,11 +19,20 @@ def fill(tensor: Tensor, init: str, generator: torch.Generator | None) -> Tensor
     """Initialise in place: Xavier uniform for Linear and attention weights, constants for the rest."""
     if init == "xavier":
         return nn.init.xavier_uniform_(tensor, generator=generator)
+    if init == "products":  # [n, l, r]: a Linear over l r products
+        nn.init.xavier_uniform_(tensor.view(tensor.shape[0], -1), generator=generator)
+        return tensor
+    if init == "heads":  # [..., n, m]: one matrix after the other
+        return nn.init.normal_(tensor, std=tensor.shape[-2] ** -0.5, generator=generator)
+    if init == "fusion":
+        return nn.init.normal_(tensor, std=(tensor.shape[-1] * tensor.shape[-2]) ** -0.5, generator=generator)
+    if init == "spread":
+        return nn.init.normal_(tensor, std=tensor.numel() ** -0.5, generator=generator)
     return tensor.fill_({"zeros": 0.0, "ones": 1.0, "residual": RESIDUAL_GAIN}[init])
 
 
-def attach(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
-    """Register under a path such as "blocks.3.fc.weight", making the modules on the way."""
+def attach(module: nn.Module, name: str, tensor: nn.Parameter | Tensor) -> None:
+    """Register a parameter, or a buffer, under a path such as "blocks.3.fc.weight", making the modules on the way."""
     *path, last = name.split(".")
     for step in path:
         if step not in module._modules:
@@ -31,4 +40,7 @@ def attach(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
         child = module._modules[step]
         assert child is not None
         module = child
-    module.register_parameter(last, parameter)
+    if isinstance(tensor, nn.Parameter):
+        module.register_parameter(last, tensor)
+    else:
+        module.register_buffer(last, tensor)

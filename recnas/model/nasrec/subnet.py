@@ -15,9 +15,11 @@ from recnas.model.dropout import Draws, Dropout
 from recnas.model.nasrec.forward import run
 from recnas.model.nasrec.init import HEAD_START, attach, fill
 from recnas.model.nasrec.supernet import Supernet
+from recnas.model.plus.norms import Statistics, running_statistics
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.layers import NetShape
 from recnas.space.nasrec.plan import HEAD_BIAS, HEAD_WEIGHT, build_plan
+from recnas.space.plus.operators import FIELDS
 
 
 def new_subnet(arch: NasrecArch, shape: NetShape, seed: int, dropout: float = 0.0) -> Subnet:
@@ -25,7 +27,12 @@ def new_subnet(arch: NasrecArch, shape: NetShape, seed: int, dropout: float = 0.
     network = Subnet(arch, shape, torch.Generator().manual_seed(seed))
     network.dropout = Dropout(dropout, Draws(seed))
     with torch.no_grad():
-        network.get_parameter(HEAD_WEIGHT).mul_(HEAD_START)
+        named = dict(network.named_parameters())
+        if HEAD_WEIGHT in named:
+            named[HEAD_WEIGHT].mul_(HEAD_START)
+        for name, parameter in named.items():
+            if name.endswith(f".{FIELDS}.weight"):  # vectors like those of the tables
+                parameter.mul_(arch.start_scale)
     return network
 
 
@@ -56,6 +63,24 @@ class Subnet(nn.Module):
         self.plan = build_plan(arch, shape, sliced=False)
         for param in self._build.params:
             attach(self, param.name, nn.Parameter(fill(torch.empty(param.shape), param.init, generator)))
+        for name, values in running_statistics(self.plan).items():
+            attach(self, name, values)
+        self._keeps_statistics = any(True for _ in self.buffers())
+        self._drops = any(getattr(block, "dropout", None) for block in arch.blocks)
+
+    @property
+    def first_order(self) -> bool:
+        """Whether the tables hold one weight per id beside the vectors."""
+        return self.arch.first_order
+
+    @property
+    def start_scale(self) -> float:
+        """Factor on the initial values of the vectors in the tables."""
+        return self.arch.start_scale
+
+    def table_width(self, width: int) -> int:
+        """Columns of a table row when vectors are `width` wide."""
+        return self.arch.table_width(width)
 
     @property
     def output_bias(self) -> nn.Parameter:
@@ -64,8 +89,9 @@ class Subnet(nn.Module):
 
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         """Logits `[B]` of `dense [B, I]` and `embedded [B, F, D]`."""
-        drop = self.dropout if self.training and self.dropout.share else None
-        return run(self.plan, dict(self.named_parameters()), dense, embedded, drop)
+        drop = self.dropout if self.training and (self.dropout.share or self._drops) else None
+        statistics = Statistics(dict(self.named_buffers()), self.training) if self._keeps_statistics else None
+        return run(self.plan, dict(self.named_parameters()), dense, embedded, drop, statistics)
 
     def begin_step(self, step: int) -> None:
         """Dropout of a training step depends on seed and step alone, so a resumed training repeats it."""
@@ -73,7 +99,8 @@ class Subnet(nn.Module):
 
     def functional(self, params: Mapping[str, Tensor], dense: Tensor, embedded: Tensor) -> Tensor:
         """The same under other parameters, given by name."""
-        return run(self.plan, params, dense, embedded)
+        statistics = Statistics(dict(self.named_buffers()), self.training) if self._keeps_statistics else None
+        return run(self.plan, params, dense, embedded, statistics=statistics)
 
     def slices(self) -> list[tuple[str, Tensor, str, tuple[slice, ...]]]:
         """Every parameter as one whole slice, for the optimizers of `recnas.train.slice_optim`."""

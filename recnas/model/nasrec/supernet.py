@@ -17,7 +17,7 @@ units only, so a candidate computes exactly what the standalone `Subnet` with th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.layers import NetShape
 from recnas.space.nasrec.plan import HEAD_BIAS, Plan, Region, build_plan
+from recnas.space.plus.arch import PlusArch
 
 _DESCRIPTION = "_extra_state"  # where torch keeps a module's own entry in a state dict
 
@@ -75,8 +76,8 @@ class Supernet(nn.Module):
     ) -> None:
         super().__init__()
         self.space = space
-        self.shape = replace(shape, dense_max=max(space.rules.dense_dims), sparse_max=max(space.rules.sparse_dims))
-        full = build_plan(space.full_path(), self.shape, sliced=False, elide=False)
+        self.shape = space.slots(shape)
+        full = build_plan(space.storage_path(self.shape), self.shape, sliced=False, elide=False)
         for param in full.params:
             # The storages themselves never receive a gradient: only leaf views do.
             values = fill(torch.empty(param.shape), param.init, generator) if tensors is None else tensors[param.name]
@@ -102,13 +103,40 @@ class Supernet(nn.Module):
 
     def plan(self, arch: NasrecArch) -> Plan:
         """The plan of an architecture or weight-sharing path; raises `SpaceError` if it does not fit."""
-        if arch.space != self.space.name or len(arch.blocks) != self.space.blocks:
+        if not self.space.fits(arch):
             raise SpaceError(
                 f"an architecture of {arch.space} with {len(arch.blocks)} blocks does not fit the supernet of "
                 f"{self.space.name} with {self.space.blocks} blocks",
                 "draw candidates from the space that the supernet was built for",
             )
-        return build_plan(arch, self.shape, sliced=True)
+        plan = build_plan(arch, self.shape, sliced=True)
+        if isinstance(arch, PlusArch):
+            self._check_widths(plan)
+        return plan
+
+    def _check_widths(self, plan: Plan) -> None:
+        """A slice beyond its storage would come out short without a word."""
+        table = self._by_name()
+        for name, region in plan.regions.values():
+            storage = table.get(name)
+            if storage is None or any(part.stop > size for part, size in zip(region, storage.shape)):
+                has = "nothing" if storage is None else list(storage.shape)
+                raise SpaceError(
+                    f"the architecture is too wide for the supernet: {name} would need "
+                    f"{[part.stop for part in region]}, and it has {has}",
+                    "train it by itself (recnas train), or give the space larger dense_dims and sparse_dims",
+                )
+
+    start_scale = 1.0
+
+    @property
+    def first_order(self) -> bool:
+        """Whether the tables hold one weight per id beside the vectors."""
+        return self.space.table_width(1) > 1
+
+    def table_width(self, width: int) -> int:
+        """Columns of a table row that every candidate can work with, when vectors are `width` wide."""
+        return self.space.table_width(width)
 
     def leaves(self, arch: NasrecArch) -> dict[str, Tensor]:
         """Views of the slices an architecture uses, by leaf name; leaves for autograd, no copies.

@@ -8,9 +8,13 @@ operators of one stream are summed; the spaces draw exactly one each, the supern
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from recnas.space.nasrec.layers import Layer, LayerBuilder, NetShape
 
 DENSE = "dense"  # the two streams
 SPARSE = "sparse"
@@ -25,8 +29,17 @@ EFC = "efc"
 MERGE = "merge"  # the two optional bits of a block, as parts of its network
 FM = "fm"
 
-# Which stream a connection field of a block reads; `Operator.reads` names these fields.
-STREAM_READ_BY = {"dense_in": DENSE, "sparse_in": SPARSE, "left": DENSE, "right": DENSE}
+# Which stream a connection field of a block reads; `Operator.reads` names these fields. The last three are fields of
+# `recnas.space.plus` only: rows read flat, and two sets of rows whose products are taken.
+STREAM_READ_BY = {
+    "dense_in": DENSE,
+    "sparse_in": SPARSE,
+    "left": DENSE,
+    "right": DENSE,
+    "flat_in": SPARSE,
+    "row_left": SPARSE,
+    "row_right": SPARSE,
+}
 
 DENSE_DIMS = (16, 32, 64, 128, 256, 512, 768, 1024)
 SPARSE_DIMS = (16, 32, 48, 64)
@@ -54,6 +67,14 @@ class Block:
     left: tuple[int, ...]  # read by gate and sum; one input each when sampled
     right: tuple[int, ...]
 
+    def row_width(self, width: int) -> int:
+        """Components of the block's rows, when embeddings are `width` wide."""
+        return width
+
+    def further_genes(self, read: set[str]) -> dict[str, Any]:
+        """Those of `read` that are set; only blocks of `recnas.space.plus` have such."""
+        return {}
+
     @property
     def sparse_rows(self) -> int:
         """Rows of the block's sparse output."""
@@ -66,6 +87,39 @@ class NasrecArch:
 
     space: str
     blocks: tuple[Block, ...]
+
+    @property
+    def start_scale(self) -> float:
+        """Factor on the initial values of the vectors in the tables."""
+        return 1.0
+
+    @property
+    def first_order(self) -> bool:
+        """Whether the tables hold one weight per id beside the vectors."""
+        return False
+
+    @property
+    def head_reads(self) -> dict[str, tuple[int, ...]]:
+        """The inputs that the logit is made of, by stream: both outputs of the last block."""
+        return {DENSE: (len(self.blocks),), SPARSE: (len(self.blocks),)}
+
+    def head_genes(self, position: Mapping[int, int]) -> dict[str, Any]:
+        """What the key says of the head: nothing where it reads both outputs of the last block."""
+        return {}
+
+    def sized(self, shape: NetShape) -> NasrecArch:
+        """The same with every width a number; here they are."""
+        return self
+
+    def list_head(self, builder: LayerBuilder) -> tuple[Layer, tuple[int, ...]]:
+        """The last Linear, and how many columns each of its parts has."""
+        from recnas.space.nasrec import plan  # it needs this module first
+
+        return plan.list_head(builder, plan.head_columns(self, builder.shape))
+
+    def table_width(self, width: int) -> int:
+        """Columns of a table row when vectors are `width` wide."""
+        return width
 
     @cached_property
     def key(self) -> str:

@@ -27,7 +27,7 @@ from recnas.space.nasrec.arch import FM, NasrecArch
 from recnas.space.nasrec.layers import LayerBuilder, NetShape, Span
 from recnas.space.nasrec.liveness import live_parts
 from recnas.space.nasrec.operators import parts_of
-from recnas.space.nasrec.plan import built_parts, head_columns, list_head
+from recnas.space.nasrec.plan import built_parts
 
 DEFAULT_WIDTH = 16
 
@@ -113,6 +113,7 @@ def count(
         live_only: count what recnas builds; False counts what NASRec instantiates.
     """
     shape = NetShape(schema.n_dense, schema.n_sparse, width, layernorm)
+    arch = arch.sized(shape)
     counter = _Counter(arch, shape)
     blocks = []
     for block, built in zip(arch.blocks, built_parts(arch, keep_dead=not live_only)):
@@ -124,13 +125,13 @@ def count(
                 part = part._replace(params=2 * block.dense_dim)  # the norm that NASRec never applies
             parts.append(part)
         blocks.append(BlockCost(tuple(parts)))
-    list_head(counter, head_columns(arch, shape))
+    arch.list_head(counter)
     head = counter.take("head")
     return Cost(
         params=sum(block.params for block in blocks) + head.params,
         macs=sum(block.macs for block in blocks) + head.macs,
-        embedding_params=sum(schema.table_rows) * width,
-        embedding_bytes=schema.embedding_bytes(width),
+        embedding_params=sum(schema.table_rows) * arch.table_width(width),
+        embedding_bytes=schema.embedding_bytes(arch.table_width(width)),
         live_blocks=sum(parts.dense or parts.sparse for parts in live_parts(arch)),
         blocks=tuple(blocks),
         head=head,

@@ -24,6 +24,7 @@ from recnas.space.nasrec.reference import from_reference, looks_like_reference, 
 from recnas.space.nasrec.rules import ALIASES, RULES, check
 
 FORMAT = "recnas/1"
+PLUS = "nasrec-plus"  # a space with a format of its own, see `recnas.space.plus.json`
 RECNAS = "recnas"  # the two formats, as `dump_arch` calls them
 NASREC = "nasrec"
 _FIELDS = tuple(field.name for field in fields(Block))
@@ -55,7 +56,12 @@ def parse_arch(text: str) -> NasrecArch:
             "save the file again, or write one with dump_arch",
         ) from error
     arch = from_reference(data) if looks_like_reference(data) else from_dict(data)
-    check(arch, RULES[arch.space], sampled=False)
+    if arch.space == PLUS:
+        from recnas.space.plus import PlusSpace
+
+        PlusSpace().validate(arch, sampled=False)
+    else:
+        check(arch, RULES[arch.space], sampled=False)
     return arch
 
 
@@ -63,12 +69,18 @@ def dump_arch(arch: NasrecArch, format: str = RECNAS) -> str:
     """The architecture as JSON text in one of the formats `recnas` and `nasrec`, a block per line."""
     if format not in (RECNAS, NASREC):
         raise SpaceError(f"unknown architecture format {format!r}", nearest_name(str(format), (RECNAS, NASREC)))
+    if format == NASREC and arch.space == PLUS:
+        raise SpaceError(f"NASRec's own format cannot describe an architecture of {PLUS}", "write recnas's own format")
     data = to_dict(arch) if format == RECNAS else to_reference(arch)
     return "{\n" + ",\n".join(f' "{name}": {_one_line_each(value)}' for name, value in data.items()) + "\n}\n"
 
 
 def to_dict(arch: NasrecArch) -> dict[str, Any]:
     """recnas's own format, with lists for tuples so that JSON gives back an equal object."""
+    if arch.space == PLUS:
+        from recnas.space.plus import json as plus
+
+        return plus.to_dict(arch)  # type: ignore[arg-type]
     blocks = [
         {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(block).items()}
         for block in arch.blocks
@@ -78,6 +90,10 @@ def to_dict(arch: NasrecArch) -> dict[str, Any]:
 
 def from_dict(data: Any) -> NasrecArch:
     """Read recnas's own format. What the fields may hold is checked here, what the space allows is not."""
+    if isinstance(data, dict) and data.get("space") == PLUS:
+        from recnas.space.plus import json as plus  # it needs this package first
+
+        return plus.from_dict(data)
     need_keys("the architecture", data, ("format", "space", "blocks"))
     if data["format"] != FORMAT:
         raise SpaceError(

@@ -31,7 +31,7 @@ from typing import Any
 
 from recnas.space.nasrec.arch import Block, LiveBlock, NasrecArch
 from recnas.space.nasrec.liveness import live_parts
-from recnas.space.nasrec.operators import OPERATORS, fields_read
+from recnas.space.nasrec.operators import OPERATORS, fields_read, genes_read
 
 FAMILY = "nasrec"
 _HEX_DIGITS = 20  # 80 bits: a million networks share a key by chance once in about 10^12 runs
@@ -51,7 +51,7 @@ def canonical(arch: NasrecArch, renumber: bool = True) -> dict[str, Any]:
     kept = [b for b, parts in enumerate(live, start=1) if parts.dense or parts.sparse]
     position = {0: 0} | {b: (rank if renumber else b) for rank, b in enumerate(kept, start=1)}
     blocks = [{"at": position[b], **_effective_genes(arch.blocks[b - 1], live[b - 1], position)} for b in kept]
-    return {"family": FAMILY, "blocks": blocks}
+    return {"family": FAMILY, "blocks": blocks, **arch.head_genes(position)}
 
 
 def key(arch: NasrecArch) -> str:
@@ -79,6 +79,7 @@ def _effective_genes(block: Block, live: LiveBlock, position: dict[int, int]) ->
         genes["sparse_dim"] = block.sparse_dim
         ops += block.sparse_ops
     genes |= {field: renumbered(getattr(block, field)) for field in fields_read(ops)}
+    genes |= block.further_genes(genes_read(ops))
     if "left" in genes and all(OPERATORS[op].commutes for op in ops if "left" in OPERATORS[op].reads):
         genes["left"], genes["right"] = sorted((genes["left"], genes["right"]))
     if live.merge:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from recnas.data.schema import Schema
+from recnas.errors import SpaceError
 from recnas.space.nasrec.arch import DENSE_DIMS, MERGE_ROWS, SPARSE_DIMS, NasrecArch
 
 
@@ -38,6 +39,26 @@ class NetShape:
     @property
     def dense_width(self) -> int:
         return max(1, self.n_dense)
+
+    @property
+    def vectors_width(self) -> int:
+        """Length of the vectors of a row behind each other."""
+        return self.n_sparse * self.width
+
+    @property
+    def raw_width(self) -> int:
+        """Length of all numbers and vectors of a row behind each other."""
+        return self.n_dense + self.vectors_width
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of the longest sparse input."""
+        return max(self.n_sparse, self.sparse_max + MERGE_ROWS)
+
+    def wide_slot(self, j: int) -> int:
+        """First column of input j in a shared weight that reads dense inputs and rows behind each other."""
+        each = self.dense_max + (self.sparse_max + MERGE_ROWS) * self.width
+        return 0 if j == 0 else self.dense_width + self.vectors_width + each * (j - 1)
 
     def dense_slot(self, j: int) -> int:
         """First column of dense input j in a shared weight."""
@@ -113,6 +134,10 @@ class LayerBuilder(ABC):
         bias_name = self.vector(f"{name}.bias", out, "zeros") if bias else None
         return Layer(weight, bias_name, self.norm(name, out) if norm else None)
 
+    def bare(self, name: str, out: int) -> Layer:
+        """A bias with no weight before it."""
+        return Layer(bias=self.vector(f"{name}.bias", out, "zeros"))
+
     def projection(self, name: str, out: int, columns: Sequence[Span], uses: int = 1) -> Layer:
         """A Linear and its LayerNorm, neither of which exists where the width is already right."""
         if self.elide and total(columns) == out:
@@ -145,6 +170,37 @@ class LayerBuilder(ABC):
     def dense_spans(self, inputs: Sequence[int]) -> list[Span]:
         """The columns of the dense inputs `inputs`."""
         return [Span(str(j), self.shape.dense_slot(j), self.dense_dim(j)) for j in inputs]
+
+    def wide_spans(self, dense: Sequence[int], flat: Sequence[int]) -> list[Span]:
+        """The columns of dense inputs and of flattened rows, input by input; a row's D columns are neighbours."""
+        spans = []
+        for j in sorted({*dense, *flat}):
+            first = self.shape.wide_slot(j)
+            if j in dense:
+                spans.append(Span(str(j), first, self.dense_dim(j)))
+            if j not in flat:
+                continue
+            first += self.shape.dense_width if j == 0 else self.shape.dense_max
+            rows = self.shape.n_sparse if j == 0 else self.arch.blocks[j - 1].sparse_dim
+            width = self.row_width((j,))
+            if rows:
+                spans.append(Span(f"{j}.flat", first, rows * width))
+            if j and self.arch.blocks[j - 1].merge:
+                after = first + self.shape.sparse_max * width
+                spans.append(Span(f"{j}.flat.merge", after, MERGE_ROWS * width))
+        return spans
+
+    def row_width(self, inputs: Sequence[int]) -> int:
+        """Components of the rows of the sparse inputs, which must agree."""
+        width = self.shape.width
+        found = {self.arch.blocks[j - 1].row_width(width) if j else width for j in inputs}
+        if len(found) > 1:
+            raise SpaceError(f"rows of {sorted(found)} components cannot be joined", "read one of them, or set heads")
+        return found.pop() if found else width
+
+    def rows(self, inputs: Sequence[int]) -> int:
+        """How many rows the sparse inputs have together."""
+        return total(self.row_spans(inputs))
 
     def dense_dim(self, j: int) -> int:
         return self.shape.dense_width if j == 0 else self.arch.blocks[j - 1].dense_dim

@@ -18,9 +18,9 @@ def read_streams(arch: NasrecArch) -> tuple[ReadBlock, ...]:
 
 
 def _walk_back(arch: NasrecArch) -> list[tuple[LiveBlock, ReadBlock]]:
-    """From the head, which reads both streams of the last block, down to block 1."""
+    """From the head down to block 1."""
     n = len(arch.blocks)
-    read = {stream: [False] * n + [True] for stream in (DENSE, SPARSE)}
+    read = {stream: [j in arch.head_reads[stream] for j in range(n + 1)] for stream in (DENSE, SPARSE)}
     parts: list[tuple[LiveBlock, ReadBlock]] = []
     for b in range(n, 0, -1):
         block = arch.blocks[b - 1]

@@ -69,6 +69,8 @@ class Operator:
             `sparse_in`: rows).
         layers: lists its layers; the record it returns is what the operator's function is given.
         commutes: whether left and right may be exchanged without changing the network.
+        genes: further fields of a block that change the operator (`recnas.space.plus`).
+        raw: whether it reads the raw inputs too, whatever its connections.
         label: a shorter name for drawings.
     """
 
@@ -78,6 +80,8 @@ class Operator:
     layers: ListLayers
     commutes: bool = False
     label: str = ""
+    genes: tuple[str, ...] = ()
+    raw: bool = False
 
 
 class DotLayers(NamedTuple):
@@ -204,6 +208,11 @@ def operator_names(stream: str) -> tuple[str, ...]:
 def fields_read(ops: tuple[str, ...]) -> set[str]:
     """The connection fields of a block that these operators read."""
     return {name for op in ops for name in OPERATORS[op].reads}
+
+
+def genes_read(ops: tuple[str, ...]) -> set[str]:
+    """The further genes of a block that change these operators."""
+    return {name for op in ops for name in OPERATORS[op].genes}
 
 
 def parts_of(block: Block, live: LiveBlock) -> Iterator[tuple[str, ListLayers]]:

@@ -90,14 +90,13 @@ def build_plan(arch: NasrecArch, shape: NetShape, sliced: bool, keep_dead: bool 
         keep_dead: also list parts the logit does not depend on (the reference builds them).
         elide: leave out Linear layers whose widths already agree.
     """
+    arch = arch.sized(shape)
     builder = _PlanBuilder(arch, shape, sliced, elide)
     blocks = []
     for i, (block, live) in enumerate(zip(arch.blocks, built_parts(arch, keep_dead)), start=1):
         parts = {name: layers(builder, f"blocks.{i}.{name}", block) for name, layers in parts_of(block, live)}
         blocks.append(BlockPlan(block, parts))
-    columns = head_columns(arch, shape)
-    head = list_head(builder, columns)
-    widths = tuple(span.length for span in columns)
+    head, widths = arch.list_head(builder)
     return Plan(arch, shape, tuple(blocks), head, widths, tuple(builder.params))
 
 
@@ -121,8 +120,9 @@ def head_columns(arch: NasrecArch, shape: NetShape) -> list[Span]:
     return columns
 
 
-def list_head(builder: LayerBuilder, columns: Sequence[Span]) -> Layer:
-    return builder.linear("head", 1, columns, norm=False, bias=True)
+def list_head(builder: LayerBuilder, columns: Sequence[Span]) -> tuple[Layer, tuple[int, ...]]:
+    """The last Linear, and how many columns each of its parts has."""
+    return builder.linear("head", 1, columns, norm=False, bias=True), tuple(span.length for span in columns)
 
 
 class _PlanBuilder(LayerBuilder):

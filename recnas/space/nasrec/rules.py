@@ -20,7 +20,6 @@ from recnas.space.nasrec.arch import (
     GATE,
     MAX_INPUTS,
     SPARSE_DIMS,
-    STREAM_READ_BY,
     SUM,
     TRANSFORMER,
     Block,
@@ -31,7 +30,7 @@ from recnas.space.nasrec.operators import OPERATORS
 SMALL = "nasrec-small"
 FULL = "nasrec-full"
 ALIASES = {"autoctr": SMALL, "xlarge": FULL}  # the names used by NASRec's own files
-CONNECTION_FIELDS = tuple(STREAM_READ_BY)
+CONNECTION_FIELDS = ("dense_in", "sparse_in", "left", "right")
 
 
 @dataclass(frozen=True)

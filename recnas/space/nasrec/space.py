@@ -30,6 +30,7 @@ from recnas.space.nasrec import json as files
 from recnas.space.nasrec import key as keys
 from recnas.space.nasrec import moves
 from recnas.space.nasrec.arch import DENSE_DIMS, MAX_INPUTS, SPARSE_DIMS, NasrecArch
+from recnas.space.nasrec.layers import NetShape
 from recnas.space.nasrec.operators import OPERATORS
 from recnas.space.nasrec.rules import ALIASES, FULL, RULES, check, is_int
 from recnas.space.nasrec.sampling import ANY_CONNECTION, BINOMIAL, CONNECTION_LAWS, draw_block, full_block
@@ -47,6 +48,8 @@ class NasrecSpace(Space[NasrecArch]):
         sparse_dims: row counts of the sparse stream to choose from.
         max_inputs: most inputs a search candidate reads through dense_in or sparse_in.
     """
+
+    trains_full_path = True  # early steps of a warm-up; a space with products of products would overflow
 
     def __init__(
         self,
@@ -94,6 +97,22 @@ class NasrecSpace(Space[NasrecArch]):
         """Every operator and connection at full width: the supernet itself, seen as an architecture."""
         positions = range(1, self.blocks + 1)
         return NasrecArch(self.name, tuple(full_block(self.rules, b) for b in positions))
+
+    def storage_path(self, shape: NetShape) -> NasrecArch:
+        """The path whose parameters a supernet of this shape (with its slots) holds."""
+        return self.full_path()
+
+    def fits(self, arch: NasrecArch) -> bool:
+        """Whether a supernet of this space can hold the architecture's blocks."""
+        return arch.space == self.name and len(arch.blocks) == self.blocks
+
+    def slots(self, shape: NetShape) -> NetShape:
+        """The shape with room for the widest stream of either kind."""
+        return replace(shape, dense_max=max(self.rules.dense_dims), sparse_max=max(self.rules.sparse_dims))
+
+    def table_width(self, width: int) -> int:
+        """Columns of a table row that every candidate can work with, when vectors are `width` wide."""
+        return width
 
     def mutate(self, arch: NasrecArch, rng: Generator) -> NasrecArch:
         """One gene changed, and the network with it; `moves` says how this departs from NASRec."""
