@@ -108,10 +108,7 @@ def start_tables(embeddings: Embeddings, network: nn.Module, width: int) -> None
     wants: Any = network
     if not hasattr(wants, "table_width"):
         return
-    columns = wants.table_width(width)
-    if columns == width and wants.start_scale == 1 and not wants.first_order:
-        return
-    vectors = columns - int(wants.first_order)
+    vectors = wants.table_width(width) - int(wants.first_order)
     for first, piece in embeddings.pieces():
         until = max(0, vectors - first)
         piece[:, until:].zero_()

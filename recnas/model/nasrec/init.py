@@ -27,7 +27,7 @@ def fill(tensor: Tensor, init: str, generator: torch.Generator | None) -> Tensor
     if init == "fusion":
         return nn.init.normal_(tensor, std=(tensor.shape[-1] * tensor.shape[-2]) ** -0.5, generator=generator)
     if init == "spread":
-        return nn.init.normal_(tensor, std=tensor.numel() ** -0.5, generator=generator)
+        return nn.init.normal_(tensor, std=max(1, tensor.numel()) ** -0.5, generator=generator)
     return tensor.fill_({"zeros": 0.0, "ones": 1.0, "residual": RESIDUAL_GAIN}[init])
 
 

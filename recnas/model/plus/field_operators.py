@@ -111,7 +111,8 @@ def attend(layers: AttendLayers, given: PlusInputs) -> Tensor:
     if not given.genes.scaled:  # the kernel divides scores by this
         query, rest = three.split([out, 2 * out])
         three = torch.cat((query * math.sqrt(out // heads), rest))
-    mixed = given.drop(kernels.attention(three, heads).flatten(1)).view(out, *x.shape[1:])
+    attended = kernels.attention(three, heads) if x.shape[2] else three[:out]  # nobody to attend to
+    mixed = given.drop(attended.flatten(1)).view(out, *x.shape[1:])
     if layers.residual is not None:
         mixed = mixed + _over_components(x, given.params[layers.residual])
     elif given.genes.shortcut == "plain":

@@ -12,7 +12,7 @@ that have another size than the operator writes are cut, or padded with zeros.
 | cross-vector | r * (w . l) + b | DCN |
 | cross-gated | r * (W l + b) * sigmoid(G l) | GDCN |
 | cross-masked | r * ([c, c * relu(norm(c))] + b), c = W l | DCNv3 |
-| mask | W (x * V relu(U raw + a) + ...) | MaskNet |
+| mask | W (x * (V relu(U raw + a) + b)) | MaskNet |
 | factorised | [a, a * c] of W x + b = [a, c] | FinalNet |
 | context-gate | x * 2 sigmoid(V relu(U c + a) + b), c a vector | FinalMLP |
 | fusion | sum of l W r, head by head | FinalMLP |
@@ -43,7 +43,7 @@ from recnas.space.plus import field_operators as field
 from recnas.space.plus.arch import PlusBlock, as_plus
 from recnas.space.plus.parts import FINISH, MOST_INNER, WIDE, Norm, PlusLayers, affine, norm_of, run_of
 
-FLAT, DEEP, MASK, FACTORISED = "flat", "deep", "mask", "factorised"
+FLAT, DEEP, MASK = "flat", "deep", "mask"
 CROSS, CROSS_VECTOR, CROSS_GATED, CROSS_MASKED = "cross", "cross-vector", "cross-gated", "cross-masked"
 PAIRS, GRAM, DOTS = "pairs", "gram", "dots"
 FIELDS, NORMAL, CIN = "fields", "normal", "cin"

@@ -9,7 +9,7 @@ from typing import Any
 
 from recnas.errors import SpaceError
 from recnas.space.nasrec.arch import DENSE, DOT, EFC, FC, GATE, SPARSE, STREAM_READ_BY, SUM, TRANSFORMER
-from recnas.space.nasrec.operators import OPERATORS, fields_read, genes_read
+from recnas.space.nasrec.operators import OPERATORS
 from recnas.space.nasrec.rules import is_int
 from recnas.space.plus import field_operators as field
 from recnas.space.plus import operators as ops
@@ -205,9 +205,3 @@ def _inputs(name: str, inputs: Any, below: int, may_be_empty: bool) -> Iterator[
         yield f"{name} is empty, and it needs at least one input"
     elif inputs != tuple(sorted(set(inputs))) or not all(0 <= j < below for j in inputs):
         yield f"{name} is {list(inputs)}; name inputs from 0 to {below - 1}, each once, in increasing order"
-
-
-def further_fields(block: PlusBlock) -> tuple[set[str], set[str]]:
-    """The connection fields and the further genes that the block's operators read."""
-    used = (*block.dense_ops, *block.sparse_ops)
-    return fields_read(used), genes_read(used)

@@ -8,6 +8,7 @@ import torch
 
 from recnas.baselines.base import InputShape
 from recnas.baselines.encoded import encode
+from recnas.baselines.zoo import build
 from recnas.data.schema import Schema
 from recnas.errors import SpaceError
 from recnas.model.nasrec.scorable import ScoredNasrec
@@ -22,6 +23,8 @@ from recnas.space.plus import PlusSpace
 from recnas.space.plus.convert import from_nasrec
 from recnas.testing.proxy_suite import ScoredNetworkConformance
 from recnas.train.paths import PathSampler
+from recnas.train.settings import TrainSettings
+from recnas.train.setup import make_tables
 
 SHAPE = NetShape(5, 7, 8)
 
@@ -150,6 +153,30 @@ def test_running_statistics_are_buffers_of_a_network_and_go_on():
     network.train()(dense, embedded)
     assert not any(torch.equal(before[name], buffer) for name, buffer in network.named_buffers())
     network(dense[:1], embedded[:1])  # a training batch of one row is normalised as in evaluation
+
+
+@pytest.mark.parametrize(("n_dense", "n_sparse"), [(0, 7), (5, 1), (3, 30)])
+def test_other_shapes_of_data(n_dense: int, n_sparse: int):
+    space, rng = narrow(), np.random.default_rng(0)
+    net = Supernet(space, NetShape(n_dense, n_sparse, 8), torch.Generator().manual_seed(0)).double()
+    dense, embedded = torch.rand(4, n_dense).double(), torch.randn(4, n_sparse, 9).double() * 0.3
+    for _ in range(40):
+        arch = space.sample(rng)
+        with torch.no_grad():
+            found = net.candidate(arch)(dense, embedded)
+            expected = Subnet(arch, net.shape).double().copy_from(net).train()(dense, embedded)
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["deepfm", "lr", "dnn"])
+def test_tables_start_as_those_of_the_hand_crafted_model(name: str):
+    shape, settings = InputShape(5, 7, 8), TrainSettings.model_validate({"embeddings": {"width": 8}})
+    schema, cpu = Schema.of_shape(5, [11] * 7), torch.device("cpu")
+    networks = (build(name, shape), Subnet(encode(name, shape), SHAPE))
+    theirs, mine = (make_tables(schema, settings, 3, cpu, network) for network in networks)
+    assert mine.weights.keys() == theirs.weights.keys()
+    for table in mine.weights:
+        assert torch.equal(mine.weights[table], theirs.weights[table])
 
 
 SCORED = [
