@@ -56,7 +56,7 @@ class Tuning:
         The last ends where the budget does. None is begun that could not reach its first look at validation.
         """
         stop = self.settings.stop
-        least = 1 / stop.checks if stop.patience is not None else min(1, self.settings.epochs)
+        least = min(self.settings.epochs, 1 if stop.patience is None else 1 / stop.checks)
         trials = []
         for entrant in self.entrants:
             done = self.journal.trials(entrant.id).values()
