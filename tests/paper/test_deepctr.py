@@ -29,7 +29,7 @@ from recnas.data.prepared import PreparedData
 from recnas.model.embeddings import build_embeddings
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork
-from recnas.train.settings import TrainSettings
+from recnas.train.settings import OnePass
 from recnas.train.setup import choose_device, make_loader, new_trainer
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ MODELS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
 def ours(
     data: PreparedData, model: str, rate: float, seed: int, splits: tuple[str, ...]
 ) -> dict[str, dict[str, float]]:
-    settings = TrainSettings(batch_size=BATCH, epochs=EPOCHS, optimizer="adagrad", lr=rate)
+    settings = OnePass(batch_size=BATCH, epochs=EPOCHS, optimizer="adagrad", lr=rate)
     network = build(model, InputShape.of(data.schema, WIDTH), MODELS[model][0], seed=seed)
     tables = build_embeddings(data.schema, width=network.table_width(WIDTH), lr=rate, seed=seed)
     start_tables(tables, network, WIDTH)
