@@ -92,26 +92,45 @@ def lower(n: int, diagonal: bool) -> Tensor:
     return place[tuple(torch.tril_indices(n, n, -offset))]
 
 
+Copier = Callable[[Copy], None]
+COPIERS: dict[str, Copier] = {}
+
+
+def copies(model: str) -> Callable[[Copier], Copier]:
+    """The function that follows copies the weights of `model`."""
+
+    def register(function: Copier) -> Copier:
+        COPIERS[model] = function
+        return function
+
+    return register
+
+
+@copies("lr")
 def _lr(copy: Copy) -> None:
     copy.head(copy.source.first.bias, copy.source.first.weight)
 
 
+@copies("fm")
 def _fm(copy: Copy) -> None:
     copy.fields(copy.source.fields)
     _lr(copy)
 
 
+@copies("dnn")
 def _dnn(copy: Copy) -> None:
     copy.perceptron(copy.source.deep, copy.raw())
     copy.head(copy.source.deep.out.bias, copy.source.deep.out.weight)
 
 
+@copies("wide-deep")
 def _wide_deep(copy: Copy) -> None:
     first, deep = copy.source.wide, copy.source.deep
     copy.perceptron(deep, copy.raw())
     copy.head(first.bias, first.weight, deep.out.weight, spare=deep.out.bias)
 
 
+@copies("deepfm")
 def _deepfm(copy: Copy) -> None:
     first, deep = copy.source.first, copy.source.deep
     copy.fields(copy.source.fields)
@@ -119,6 +138,7 @@ def _deepfm(copy: Copy) -> None:
     copy.head(first.bias, first.weight, deep.out.weight, spare=deep.out.bias)
 
 
+@copies("xdeepfm")
 def _xdeepfm(copy: Copy) -> None:
     model = copy.source
     copy.fields(model.fields)
@@ -140,6 +160,7 @@ def _beside_crosses(copy: Copy, head: Tensor | None) -> None:
     copy.head(deep.out.bias, None if head is None else head[:, copy.raw()], deep.out.weight)
 
 
+@copies("dcn")
 def _dcn(copy: Copy) -> None:
     model, order = copy.source, copy.raw()
     for weight, bias in zip(model.cross, model.bias):
@@ -148,6 +169,7 @@ def _dcn(copy: Copy) -> None:
     _beside_crosses(copy, model.head)
 
 
+@copies("dcn-v2")
 def _dcnv2(copy: Copy) -> None:
     order = copy.raw()
     for layer in copy.source.crosses:
@@ -160,6 +182,7 @@ def _dcnv2(copy: Copy) -> None:
     _beside_crosses(copy, _weight(copy.source.head))
 
 
+@copies("gdcn")
 def _gdcn(copy: Copy) -> None:
     order = copy.raw()
     for layer in copy.source.crosses:
@@ -173,6 +196,7 @@ def _weight(layer: nn.Linear | None) -> Tensor | None:
     return None if layer is None else layer.weight
 
 
+@copies("dcnv3")
 def _dcnv3(copy: Copy) -> None:
     model, shape = copy.source, copy.shape
     copy.fields(model.fields)
@@ -189,6 +213,7 @@ def _dcnv3(copy: Copy) -> None:
     copy.head(model.bias, *(network.head.weight[:, order] for network in (model.exponential, model.linear)))
 
 
+@copies("masknet")
 def _masknet(copy: Copy) -> None:
     model, order = copy.source, copy.raw()
     name = copy.block(ops.NORMAL)
@@ -204,6 +229,7 @@ def _masknet(copy: Copy) -> None:
     copy.head(model.deep.out.bias, model.deep.out.weight)
 
 
+@copies("dlrm")
 def _dlrm(copy: Copy) -> None:
     model, width, n = copy.source, copy.shape.width, copy.shape.n_sparse
     number = 0 if model.bottom is None else width
@@ -217,6 +243,7 @@ def _dlrm(copy: Copy) -> None:
     copy.head(model.top.out.bias, model.top.out.weight)
 
 
+@copies("fwfm")
 def _fwfm(copy: Copy) -> None:
     model = copy.source
     copy.fields(model.fields)
@@ -225,6 +252,7 @@ def _fwfm(copy: Copy) -> None:
     copy.head(model.bias)
 
 
+@copies("autoint+")
 def _autoint(copy: Copy) -> None:
     model = copy.source
     copy.fields(model.fields)
@@ -238,6 +266,7 @@ def _autoint(copy: Copy) -> None:
     copy.head(model.head.bias, model.head.weight, model.deep.out.weight, spare=model.deep.out.bias)
 
 
+@copies("fibinet")
 def _fibinet(copy: Copy) -> None:
     model, deep = copy.source, copy.source.deep
     copy.fields(model.fields)
@@ -254,6 +283,7 @@ def _fibinet(copy: Copy) -> None:
     copy.head(model.first.bias, model.first.weight, deep.out.weight, spare=deep.out.bias)
 
 
+@copies("finalmlp")
 def _finalmlp(copy: Copy) -> None:
     model, order = copy.source, copy.raw()
     for gate in model.gates:
@@ -268,6 +298,7 @@ def _finalmlp(copy: Copy) -> None:
     copy.head(model.linear.bias, model.linear.weight)
 
 
+@copies("finalnet")
 def _finalnet(copy: Copy) -> None:
     model, order = copy.source, copy.raw()
     if model.gate is not None:
@@ -279,6 +310,7 @@ def _finalnet(copy: Copy) -> None:
     copy.head(model.bias, *(head.weight for head in model.heads))
 
 
+@copies("wukong")
 def _wukong(copy: Copy) -> None:
     model = copy.source
     copy.fields(model.fields)
@@ -295,25 +327,3 @@ def _wukong(copy: Copy) -> None:
         copy.norm(name, layer.norm)
     copy.perceptron(model.deep, None)
     copy.head(model.deep.out.bias, model.deep.out.weight)
-
-
-COPIERS: dict[str, Callable[[Copy], None]] = {
-    "lr": _lr,
-    "fm": _fm,
-    "dnn": _dnn,
-    "wide-deep": _wide_deep,
-    "deepfm": _deepfm,
-    "xdeepfm": _xdeepfm,
-    "dcn": _dcn,
-    "dcn-v2": _dcnv2,
-    "gdcn": _gdcn,
-    "dcnv3": _dcnv3,
-    "masknet": _masknet,
-    "dlrm": _dlrm,
-    "fwfm": _fwfm,
-    "autoint+": _autoint,
-    "fibinet": _fibinet,
-    "finalmlp": _finalmlp,
-    "finalnet": _finalnet,
-    "wukong": _wukong,
-}

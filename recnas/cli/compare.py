@@ -155,7 +155,9 @@ def _print(board: Leaderboard, out: str) -> None:
     if len(board.seeds) == 1:
         print("one seed: the intervals hold the noise of the test rows, not that of training; use --seeds 3 or more")
     weights = f" with weights that sum to {board.weight['test']:,.6g}" if board.weight else ""
-    tuned = f"{board.tune} tuning trial(s)" if board.budget is None else f"tuning on {board.budget:g}x the training rows"
+    tuned = (
+        f"{board.tune} tuning trial(s)" if board.budget is None else f"tuning on {board.budget:g}x the training rows"
+    )
     print(
         f"{len(board.seeds)} seed(s), {tuned} per model, {board.rows['test']:,} test rows{weights}; "
         f"everything: {out}/leaderboard.csv, leaderboard.json"

@@ -20,6 +20,21 @@ Settings = dict[str, Any]
 LINEAR: Settings = {"numbers": True, "first_order": True}  # the linear term of many models
 
 
+Encoder = Callable[[Draft, Settings], PlusArch]
+ENCODERS: dict[str, Encoder] = {}
+
+
+def encodes(model: str) -> Callable[[Encoder], Encoder]:
+    """The function that follows describes `model`."""
+
+    def register(function: Encoder) -> Encoder:
+        ENCODERS[model] = function
+        return function
+
+    return register
+
+
+@encodes("lr")
 def _lr(draft: Draft, settings: Settings) -> PlusArch:
     return draft.done(**LINEAR)
 
@@ -29,24 +44,29 @@ def _pairs(draft: Draft, settings: Settings) -> int:
     return draft.add(ops.PAIRS, width=1, row_left=(fields,))
 
 
+@encodes("fm")
 def _fm(draft: Draft, settings: Settings) -> PlusArch:
     return draft.done(_pairs(draft, settings), start_scale=0.1, **LINEAR)
 
 
+@encodes("dnn")
 def _dnn(draft: Draft, settings: Settings) -> PlusArch:
     return draft.done(draft.perceptron(settings["hidden"], settings))
 
 
+@encodes("wide-deep")
 def _wide_deep(draft: Draft, settings: Settings) -> PlusArch:
     return draft.done(draft.perceptron(settings["hidden"], settings), spare_bias=True, **LINEAR)
 
 
+@encodes("deepfm")
 def _deepfm(draft: Draft, settings: Settings) -> PlusArch:
     pairs = _pairs(draft, settings)
     deep = draft.perceptron(settings["hidden"], settings)
     return draft.done(pairs, deep, spare_bias=True, start_scale=0.3, **LINEAR)
 
 
+@encodes("xdeepfm")
 def _xdeepfm(draft: Draft, settings: Settings) -> PlusArch:
     fields = draft.fields(settings["dense_fields"])
     maps, grams, sizes = fields, [], settings["cin"]
@@ -74,19 +94,23 @@ def _with_perceptron(draft: Draft, crossed: int, settings: Settings) -> PlusArch
     return draft.done(deep) if stacked else draft.done(crossed, deep)
 
 
+@encodes("dcn")
 def _dcn(draft: Draft, settings: Settings) -> PlusArch:
     return _with_perceptron(draft, _crosses(draft, ops.CROSS_VECTOR, settings["crosses"])[1], settings)
 
 
+@encodes("dcn-v2")
 def _dcnv2(draft: Draft, settings: Settings) -> PlusArch:
     rank = settings["rank"] or 0
     return _with_perceptron(draft, _crosses(draft, ops.CROSS, settings["crosses"], inner=rank)[1], settings)
 
 
+@encodes("gdcn")
 def _gdcn(draft: Draft, settings: Settings) -> PlusArch:
     return _with_perceptron(draft, _crosses(draft, ops.CROSS_GATED, settings["crosses"])[1], settings)
 
 
+@encodes("dcnv3")
 def _dcnv3(draft: Draft, settings: Settings) -> PlusArch:
     shape = draft.shape
     fields = draft.fields()
@@ -105,6 +129,7 @@ def _dcnv3(draft: Draft, settings: Settings) -> PlusArch:
     return draft.done(*ends, mean=True)
 
 
+@encodes("masknet")
 def _masknet(draft: Draft, settings: Settings) -> PlusArch:
     normal = draft.add(sparse=ops.NORMAL, rows=draft.shape.n_sparse, row_left=(0,))
     made: list[int] = []
@@ -121,6 +146,7 @@ def _masknet(draft: Draft, settings: Settings) -> PlusArch:
     return draft.done(deep, start_scale=0.1)
 
 
+@encodes("dlrm")
 def _dlrm(draft: Draft, settings: Settings) -> PlusArch:
     shape, bottom = draft.shape, 0
     if shape.n_dense:
@@ -135,11 +161,13 @@ def _dlrm(draft: Draft, settings: Settings) -> PlusArch:
     return draft.done(draft.perceptron(settings["hidden"], settings, (*number, dots)))
 
 
+@encodes("fwfm")
 def _fwfm(draft: Draft, settings: Settings) -> PlusArch:
     fields = draft.fields(settings["dense_fields"])
     return draft.done(draft.add(field.WEIGHTED, width=1, row_left=(fields,)), start_scale=0.1)
 
 
+@encodes("autoint+")
 def _autoint(draft: Draft, settings: Settings) -> PlusArch:
     rows = draft.fields(settings["dense_fields"])
     for _ in range(settings["layers"]):
@@ -153,6 +181,7 @@ def _autoint(draft: Draft, settings: Settings) -> PlusArch:
     return draft.done(deep, rows=(rows,), spare_bias=True)
 
 
+@encodes("fibinet")
 def _fibinet(draft: Draft, settings: Settings) -> PlusArch:
     fields = draft.fields(settings["dense_fields"])
     first, *rest = settings["hidden"]
@@ -165,6 +194,7 @@ def _fibinet(draft: Draft, settings: Settings) -> PlusArch:
     return draft.done(deep, spare_bias=True, **LINEAR)
 
 
+@encodes("finalmlp")
 def _finalmlp(draft: Draft, settings: Settings) -> PlusArch:
     given: list[tuple[int, ...]] = [(), ()]
     if settings["use_gates"]:
@@ -183,6 +213,7 @@ def _finalmlp(draft: Draft, settings: Settings) -> PlusArch:
     return draft.done(one, two, fused)
 
 
+@encodes("finalnet")
 def _finalnet(draft: Draft, settings: Settings) -> PlusArch:
     flat: tuple[int, ...] = (0,)
     if settings["field_gate"]:
@@ -199,6 +230,7 @@ def _finalnet(draft: Draft, settings: Settings) -> PlusArch:
     return draft.done(*ends, mean=True)
 
 
+@encodes("wukong")
 def _wukong(draft: Draft, settings: Settings) -> PlusArch:
     if settings["fm_rows"] != settings["linear_rows"] or len(settings["fm_hidden"]) > 1:
         raise SpaceError(
@@ -212,28 +244,6 @@ def _wukong(draft: Draft, settings: Settings) -> PlusArch:
             hidden=settings["fm_hidden"][0], norm=settings["norm"], dropout=settings["dropout"] or None,
         )  # fmt: skip
     return draft.done(draft.perceptron(settings["hidden"], settings, flat=(rows,)))
-
-
-ENCODERS: dict[str, Callable[[Draft, Settings], PlusArch]] = {
-    "lr": _lr,
-    "fm": _fm,
-    "dnn": _dnn,
-    "wide-deep": _wide_deep,
-    "deepfm": _deepfm,
-    "xdeepfm": _xdeepfm,
-    "dcn": _dcn,
-    "dcn-v2": _dcnv2,
-    "gdcn": _gdcn,
-    "dcnv3": _dcnv3,
-    "masknet": _masknet,
-    "dlrm": _dlrm,
-    "fwfm": _fwfm,
-    "autoint+": _autoint,
-    "fibinet": _fibinet,
-    "finalmlp": _finalmlp,
-    "finalnet": _finalnet,
-    "wukong": _wukong,
-}
 
 
 def encode(model: str, shape: NetShape, settings: Settings) -> PlusArch:
