@@ -16,6 +16,8 @@ from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
 from tests.jobs.search_helpers import as_yaml, small_search
 
+ONE_PASS = {"epochs": 1, "schedule": "cosine", "stop": {"patience": None}}
+
 
 @pytest.fixture(scope="module")
 def work(criteo_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -87,7 +89,11 @@ def test_labels_of_one_kind_are_warned_of(label: str, criteo_file: Path, tmp_pat
     data = prepare("criteo", [tmp_path / "one.tsv"], tmp_path / "data", PrepareOptions(min_count=2))
     arch = tmp_path / "a.json"
     arch.write_text(dump_arch(NasrecSpace("nasrec-small", blocks=2).full_path()))
-    assert main(["train", str(arch), "--data", str(data.path), "--out", str(tmp_path / "t")]) == 0
+    train = ["train", str(arch), "--data", str(data.path), "--out", str(tmp_path / "t")]
+    assert main(train) == 2, "validation cannot say when to stop, and the answer says what to type instead"
+    assert "stop.patience=null schedule=cosine epochs=1" in capsys.readouterr().err
+    one_pass = ["stop.patience=null", "schedule=cosine", "epochs=1"]
+    assert main([*train, *one_pass]) == 0
     said = capsys.readouterr().err
     assert "nothing can be learned from it" in said
     assert "rows" in said
@@ -105,11 +111,12 @@ def test_labels_of_one_kind_are_warned_of(label: str, criteo_file: Path, tmp_pat
                 "1",
                 "--out",
                 str(tmp_path / "c"),
+                *one_pass,
             ]
         )
         == 0
     )
     assert "nothing can be learned from it" in capsys.readouterr().err
-    config = as_yaml(small_search(data.path, final={"candidates": 1}), tmp_path / "small.yaml")
+    config = as_yaml(small_search(data.path, final={"candidates": 1, "train": ONE_PASS}), tmp_path / "small.yaml")
     assert main(["search", str(config), "--workers", "1", "--out", str(tmp_path / "s")]) == 0
     assert "nothing can be learned from it" in capsys.readouterr().err

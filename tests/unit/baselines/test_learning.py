@@ -17,7 +17,7 @@ from recnas.data.schema import Schema
 from recnas.model.embeddings import build_embeddings
 from recnas.train.loop import FixedNetwork, Trainer
 from recnas.train.metrics import Metrics
-from recnas.train.settings import TrainSettings
+from recnas.train.settings import OnePass
 
 ROWS, BATCH, FIELDS, WIDTH = 4096, 128, 4, 8
 SMALL = {
@@ -63,7 +63,7 @@ def trained_auc(name: str, order: int, steps: int = 240) -> float:
     network = build(name, shape, settings, seed=1)
     embeddings = build_embeddings(schema, width=network.table_width(WIDTH), backend="plain", seed=1)
     start_tables(embeddings, network, WIDTH)
-    chosen = TrainSettings(batch_size=BATCH, lr=RATES.get(name, 0.1))
+    chosen = OnePass(batch_size=BATCH, lr=RATES.get(name, 0.1))
     Trainer(FixedNetwork(network), embeddings, Rows(order, 0), chosen, steps, torch.device("cpu")).run()  # type: ignore[arg-type]
     network.eval()
     metrics, fresh = Metrics(), Rows(order, 1)
