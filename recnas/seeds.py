@@ -42,6 +42,7 @@ STREAMS = {
     "importance-rows": "serve/importance.py",
     "importance-order": "serve/importance.py",
     "tuning-trials": "bench/entrants.py",
+    "drawn-recipes": "train/recipe.py",
     "scored-architectures": "jobs/score.py",
     "sampled-cells": "jobs/score_cells.py",
     "table-architectures": "jobs/bench.py",
