@@ -45,6 +45,7 @@ STREAMS = {
     "drawn-recipes": "train/recipe.py",
     "scored-architectures": "jobs/score.py",
     "sampled-cells": "jobs/score_cells.py",
+    "race-mutations": "jobs/race.py",
     "table-architectures": "jobs/bench.py",
     "forecast": "tasks/forecast.py",
 }

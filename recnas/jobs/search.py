@@ -14,6 +14,8 @@ same.
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,17 +24,19 @@ from recnas.engines.execution import Execution
 from recnas.errors import RunError
 from recnas.evaluators.base import Evaluation
 from recnas.evaluators.training import Training, TrainRequest
-from recnas.jobs.search_result import finalist_of, result_of
+from recnas.jobs.race import RaceRun
+from recnas.jobs.search_result import finalist_of, result_of, winner_of
 from recnas.proxies.registry import get_proxies
 from recnas.runs.book import Book
 from recnas.runs.folder import RunDir, write_json
-from recnas.runs.layout import RESULT, WINNER_FILE
-from recnas.runs.records import Candidate, Finalist, SearchResult, Trained
+from recnas.runs.layout import RACE_FOLDER, RESULT, WINNER_FILE
+from recnas.runs.records import Candidate, Finalist, SearchResult, Trained, Winner
 from recnas.searchers.base import Searcher
 from recnas.searchers.limits import Gate
 from recnas.searchers.proposal import Outcome, Proposal
 from recnas.searchers.registry import get_searcher
-from recnas.tasks.base import FINALISTS, SEARCH, WARMUP, WINNER, Task
+from recnas.tasks.base import FINALISTS, SEARCH, WARMUP, WINNER, Final, Task
+from recnas.tasks.racing import Racing
 from recnas.tasks.registry import AnySearch, make_task
 from recnas.tasks.settings import CtrSearchConfig, GradientSearchConfig
 from recnas.threads import computing_with, settle_threads
@@ -96,6 +100,8 @@ class _Search:
                 task.prepare(self.folder, self.how)
         with self.book.phase(SEARCH):
             searcher = self._search()
+        if task.racing is not None:
+            return self._race(searcher, task.racing)
         best = searcher.best(task.finalists)
         if not best:
             raise RunError(
@@ -110,13 +116,31 @@ class _Search:
         else:
             finalists, outcome = [], best[0]
         arch = outcome.proposal.arch
-        write_json(self.folder.path / WINNER_FILE, task.describe(arch))
-        if WINNER in task.phases:
-            with self.book.phase(WINNER):
-                final = task.finish(arch, self.folder, self.how)
-        else:
-            final = task.finish(arch, self.folder, self.how)
-        result = result_of(task, searcher, outcome, best.index(outcome), finalists, final, self.book.seconds)
+        winner = winner_of(task, arch, outcome.proposal.index, best.index(outcome), outcome.values)
+        final = self._finish(winner, lambda: task.finish(arch, self.folder, self.how))
+        trained = len(finalists) * task.finalist_seeds
+        return self._written(result_of(task, searcher, winner, finalists, final, self.book.seconds, None, trained))
+
+    def _race(self, searcher: Searcher[Any], racing: Racing) -> SearchResult:
+        race = RaceRun(self.task, racing, searcher, self.book, self.folder, self.how)
+        with self.book.phase(FINALISTS):
+            best, finalists = race.run()
+        chosen = next(one for one in finalists if one.key == best.key)
+        arch = self.task.space.from_dict(best.arch)
+        winner = winner_of(self.task, arch, best.index, chosen.rank, chosen.values)
+        final = self._finish(winner, lambda: racing.finish(arch, best, self.folder, self.how))
+        shutil.rmtree(self.folder.path / RACE_FOLDER, ignore_errors=True)
+        found, seconds = race.result(best), self.book.seconds
+        return self._written(result_of(self.task, searcher, winner, finalists, final, seconds, found, found.trainings))
+
+    def _finish(self, winner: Winner, finish: Callable[[], Final]) -> Final:
+        write_json(self.folder.path / WINNER_FILE, winner.arch)
+        if WINNER not in self.task.phases:
+            return finish()
+        with self.book.phase(WINNER):
+            return finish()
+
+    def _written(self, result: SearchResult) -> SearchResult:
         write_json(self.folder.path / RESULT, result.to_json())
         return result
 
@@ -125,6 +149,7 @@ class _Search:
         gate = Gate(task.space, task.limits, cost=task.cost, measure=task.measure)
         pool = task.pool_scores(self.folder, self.how)
         searcher = get_searcher(task.searcher.method, task.space, task.objectives, task.seed, task.searcher, gate, pool)
+        searcher.begin_with(seed.arch for seed in task.seeds)
         searcher.replay(self.book.records)
         progress.phase("search", searcher.total, "candidates")
         progress.advance(len(searcher.history))
@@ -142,7 +167,20 @@ class _Search:
                         self.book.append(record)
                         progress.advance(1, note=searcher.leader())
         progress.end()
+        self._say_left_out(searcher)
         return searcher
+
+    def _say_left_out(self, searcher: Searcher[Any]) -> None:
+        names = {self.task.space.key(seed.arch): seed.name for seed in self.task.seeds}
+        if left := [names[self.task.space.key(arch)] for arch in searcher.seeds_left_out]:
+            every = (
+                "all seeds are"
+                if len(left) == len(names)
+                else f"{', '.join(left)} is"
+                if len(left) == 1
+                else f"{', '.join(left)} are"
+            )
+            self.how.progress.say(f"note: {every} outside the limits; the search went on without them")
 
     def _told(self, searcher: Searcher[Any], proposal: Proposal[Any], evaluation: Evaluation) -> Candidate:
         """Tell the values of the objectives; costs and latencies are the task's, the others were evaluated."""
@@ -193,7 +231,14 @@ class _Search:
                     progress.advance(1, note=note)
         progress.end()
         finalists = [
-            finalist_of(rank, outcome, [done[outcome.proposal.key, seed] for seed in seeds], task.metric.name)
+            finalist_of(
+                rank,
+                outcome.proposal.index,
+                outcome.proposal.key,
+                outcome.values,
+                [done[outcome.proposal.key, seed] for seed in seeds],
+                task.metric.name,
+            )
             for rank, outcome in enumerate(best)
         ]
         if all(one.valid.get(task.metric.name) is None for one in finalists):

@@ -2,51 +2,45 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections.abc import Mapping
 from typing import Any
 
-from recnas.runs.records import Budget, Finalist, SearchResult, Trained, Winner
+from recnas.runs.records import Budget, Entrant, Finalist, RaceResult, SearchResult, Trained, Winner
 from recnas.searchers.base import Searcher
-from recnas.searchers.proposal import Outcome
-from recnas.tasks.base import Final, Task
+from recnas.searchers.race import Race
+from recnas.tasks.base import Final, Metric, Task
 
 
 def result_of(
     task: Task,
     searcher: Searcher[Any],
-    outcome: Outcome[Any],
-    rank: int,
+    winner: Winner,
     finalists: list[Finalist],
     final: Final,
     seconds: dict[str, float],
+    race: RaceResult | None = None,
+    trained: int = 0,
 ) -> SearchResult:
-    """`result.json`. `outcome` is the winner, `rank` its place before any was trained."""
+    """`result.json`; `trained` counts the trainings the winner was chosen from."""
     scored = [one for one in searcher.history if not one.proposal.known]
-    arch = outcome.proposal.arch
-    chosen = next((one for one in finalists if one.key == outcome.proposal.key), None)
-    values = dict(outcome.values or {})
+    chosen = next((one for one in finalists if one.key == winner.key), None)
+    values = winner.values or {}
     valid = dict(chosen.valid) if chosen is not None else {task.metric.name: values.get(f"valid_{task.metric.name}")}
-    spent = task.budget(len(scored), len(finalists) * task.finalist_seeds, [one.proposal.arch for one in scored])
+    spent = task.budget(len(scored), trained, [one.proposal.arch for one in scored])
     counts = {
         "proposed": len(searcher.history),
         "scored": len(scored),
         "failed": sum(one.values is None for one in scored),
-        "trained": len(finalists) * task.finalist_seeds,
+        "trained": trained,
     }
     front = [one.proposal.key for one in searcher.front()] if task.objectives.has_front else None
     return SearchResult(
         task=task.name,
         method=task.searcher.method,
         metric=task.metric.name,
-        winner=Winner(
-            key=outcome.proposal.key,
-            index=outcome.proposal.index,
-            rank=rank,
-            arch=task.describe(arch),
-            text=getattr(task.plain(arch), "text", None),
-            values=values,
-            cost=dict(task.cost(arch)),
-        ),
+        winner=winner,
         valid=valid,
         valid_std=chosen.valid_std if chosen is not None else None,
         test=final.test,
@@ -61,23 +55,61 @@ def result_of(
         seconds=seconds,
         data=task.fingerprint,
         finalists=tuple(finalists),
+        race=race,
         extras=final.extras,
     )
 
 
-def finalist_of(rank: int, outcome: Outcome[Any], lines: list[Trained], metric: str) -> Finalist:
+def winner_of(task: Task, arch: Any, index: int, rank: int, values: Mapping[str, float] | None) -> Winner:
+    """`index` of its candidate, `rank` its place before any was trained."""
+    return Winner(
+        key=task.space.key(arch),
+        index=index,
+        rank=rank,
+        arch=task.describe(arch),
+        text=getattr(task.plain(arch), "text", None),
+        values=dict(values or {}),
+        cost=dict(task.cost(arch)),
+    )
+
+
+def race_result(race: Race, winner: Entrant, changed: Mapping[str, Any], metric: Metric) -> RaceResult:
+    """What a race spent, and the best hand-crafted model beside its winner."""
+    known = [one for one in race.order(race.finalists) if one.name is not None]
+    other = known[0] if known and math.isfinite(race.value(known[0])) else None
+    lines = [] if other is None else race.trainings_of(other)
+    return RaceResult(
+        entrants=len(race.entrants),
+        architectures=len({one.key for one in race.entrants}),
+        trainings=len(race.trainings),
+        whole=sum(len(race.trainings_of(one)) for one in race.finalists),
+        failed=sum(line.failed is not None for line in race.trainings),
+        budget_rows=race.course.budget,
+        trained_rows=race.spent,
+        recipe=winner.recipe,
+        changed=dict(changed),
+        why=winner.why,
+        name=winner.name,
+        hand_crafted=None if other is None else other.name,
+        hand_crafted_valid=_mean([line.valid.get(metric.name) for line in lines]) if lines else None,
+    )
+
+
+def finalist_of(
+    rank: int, index: int, key: str, values: Mapping[str, float] | None, lines: list[Trained], metric: str
+) -> Finalist:
     """One candidate over its seeds; without metrics if any of them failed."""
     failed = any(line.failed for line in lines)
-    names = [] if failed else list(lines[0].valid)
-    values = {name: [line.valid[name] for line in lines] for name in names}
-    judged = [float(value) for value in values.get(metric, []) if value is not None]
+    names = [] if failed else [name for name in lines[0].valid if all(name in line.valid for line in lines)]
+    found = {name: [line.valid[name] for line in lines] for name in names}
+    judged = [float(value) for value in found.get(metric, []) if value is not None]
     return Finalist(
         rank=rank,
-        index=outcome.proposal.index,
-        key=outcome.proposal.key,
-        values=dict(outcome.values or {}),
+        index=index,
+        key=key,
+        values=dict(values or {}),
         cost=lines[0].cost,
-        valid={name: _mean(some) for name, some in values.items()},
+        valid={name: _mean(some) for name, some in found.items()},
         valid_std=statistics.stdev(judged) if len(judged) > 1 else None,
         seeds=len(lines),
     )

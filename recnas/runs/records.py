@@ -89,6 +89,7 @@ class Entrant(Record):
     recipe: dict[str, Any]  # of its training
     why: str  # it entered: seed, search, ranker, mutation, recipe
     name: str | None = None  # of the hand-crafted model that it is
+    measured: dict[str, dict[str, float]] = {}  # what limits measured to arrive here
 
 
 class RungTraining(Record):
@@ -305,7 +306,8 @@ class RaceResult(Record):
 
     entrants: int
     architectures: int
-    whole: int  # trainings that were not cut short by the budget or by a rung
+    trainings: int
+    whole: int  # of them went beyond the last rung
     failed: int = 0
     budget_rows: int
     trained_rows: int

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recnas.baselines.zoo import get_entry
@@ -57,14 +57,22 @@ def recipe_of(settings: TrainSettings) -> dict[str, Any]:
 
 
 def drawn_recipe(
-    settings: TrainSettings, around: Mapping[str, Any], keep: float, seed: int, what: str, number: int
+    settings: TrainSettings,
+    around: Mapping[str, Any],
+    keep: float,
+    seed: int,
+    what: str,
+    number: int,
+    batch_sizes: Sequence[int] = BATCH_SIZES,
 ) -> dict[str, Any]:
     """Another point of the grid, near a recipe: each setting stays as it is with the probability `keep`.
 
     Args:
         what, number: whose recipe it is, and which of its recipes; each has draws of its own.
+        batch_sizes: instead of the grid's.
     """
-    grid, rng = recipe_grid(settings), stream(seed, "drawn-recipes", zlib.crc32(what.encode()), number)
+    grid = recipe_grid(settings) | {"batch_size": tuple(batch_sizes)}
+    rng = stream(seed, "drawn-recipes", zlib.crc32(what.encode()), number)
     changed = dict(around)
     while changed == dict(around):
         for name, values in grid.items():
