@@ -49,13 +49,14 @@ class RungRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class RungDone:
-    """How far a training is; `valid` is empty if it failed."""
+    """How far a training is; `valid` is empty if it failed. `cut`: it was ended before validation or its epochs did."""
 
     seconds: float
     steps: int
     valid: Metrics = field(default_factory=dict)
     best_epoch: float | None = None
     ended: bool = False
+    cut: bool = False
     failed: str | None = None
 
 
@@ -105,7 +106,8 @@ class RungWork:
         watch = trainer.watch
         steps = max(trainer.step, trainer.trained_steps)  # the weights may be those of an earlier check
         best = watch.best_epoch() if watch is not None else None
-        return RungDone(time.monotonic() - started, steps, valid, best, trainer.ended)
+        cut = request.end and steps < trainer.total_steps and not (watch is not None and watch.stopped)
+        return RungDone(time.monotonic() - started, steps, valid, best, trainer.ended, cut)
 
 
 def _judged(trainer: Trainer, network: nn.Module, data: PreparedData) -> Metrics:

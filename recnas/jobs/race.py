@@ -9,21 +9,21 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import asdict
 from typing import Any
 
 from recnas.engines.base import Engine
 from recnas.engines.execution import Execution
 from recnas.errors import RunError
 from recnas.evaluators.race import RungDone, RungRequest
-from recnas.jobs.search_result import finalist_of, race_result
+from recnas.jobs.search_result import finalist_of
 from recnas.runs.book import Book
 from recnas.runs.folder import RunDir
 from recnas.runs.layout import RACE_FOLDER
 from recnas.runs.records import Candidate, Entrant, Finalist, RaceResult, RungTraining, Trained
-from recnas.searchers.base import SEED, Searcher
-from recnas.searchers.entry import Contender, Entry, root_of
+from recnas.searchers.base import Searcher
+from recnas.searchers.entry import Contender, Entry, contenders_of
 from recnas.searchers.race import Lap, Race
-from recnas.searchers.ranker import genes
 from recnas.seeds import stream
 from recnas.tasks.base import Task
 from recnas.tasks.racing import Racing
@@ -39,10 +39,16 @@ class RaceRun:
     ) -> None:
         self.task, self.racing, self.searcher = task, racing, searcher
         self.book, self.folder, self.how = book, folder, how
+        self._costs: dict[int, dict[str, float]] = {}  # of entrants
         self.names = {task.space.key(seed.arch): seed.name for seed in task.seeds if seed.hand_crafted}
         for entered in book.of(Entrant):
             searcher.gate.remember(entered.measured)
-        entry = Entry(racing.settings, self._contenders(), racing.recipe, self._mutated)
+        entry = Entry(
+            racing.settings,
+            contenders_of(searcher, {line.index: line for line in book.of(Candidate)}, self.names),
+            racing.recipe,
+            self._mutated,
+        )
         self.race = Race(racing.course, entry, task.metric.cost, task.seed)
 
     def run(self) -> tuple[Entrant, list[Finalist]]:
@@ -78,34 +84,9 @@ class RaceRun:
         return race.winner, self._finalists()
 
     def result(self, winner: Entrant) -> RaceResult:
-        return race_result(self.race, winner, self.racing.changed(winner.recipe), self.task.metric)
+        return self.race.result(winner, self.racing.changed(winner.recipe), self.task.metric.name)
 
-    # Who may enter
-
-    def _contenders(self) -> list[Contender]:
-        history = {told.proposal.index: told.proposal for told in self.searcher.history}
-        parents = {index: proposal.parents for index, proposal in history.items()}
-        lines = {line.index: line for line in self.book.of(Candidate)}
-        # A seed that no supernet can hold has no scores and may enter all the same: it is trained from scratch here.
-        seeds = [one for one in history.values() if one.origin == SEED and not one.known]
-        ranked = [told.proposal for told in self.searcher.best(len(history)) if told.proposal not in seeds]
-        found = []
-        for proposal in [*seeds, *ranked]:
-            line = lines[proposal.index]
-            scores = {f"score {name}": score.value for name, score in line.scores.items()}
-            costs = {f"cost {name}": value for name, value in line.cost.items()}
-            found.append(
-                Contender(
-                    index=proposal.index,
-                    key=proposal.key,
-                    arch=line.arch,
-                    root=root_of(proposal.index, parents),
-                    why=SEED if proposal.origin == SEED else "search",
-                    name=self.names.get(proposal.key),
-                    features={**scores, **costs, **genes(line.arch)},
-                )
-            )
-        return found
+    # Who enters
 
     def _mutated(self, parent: Contender, draw: int) -> Contender | None:
         space, rng = self.task.space, stream(self.task.seed, "race-mutations", draw)
@@ -119,7 +100,8 @@ class RaceRun:
     def _note_entrants(self) -> None:
         """Those that are new go into the ledger; those that are there must be the same."""
         there = {line.number: line for line in self.book.of(Entrant)}
-        for one in self.race.entrants:
+        for one in self.race.entrants[len(self._costs) :]:
+            self._costs[one.number] = dict(self.task.cost(self.task.space.from_dict(one.arch)))
             noted = there.get(one.number)
             if noted is None:
                 self.book.append(one.model_copy(update={"measured": self.searcher.gate.new_measurements()}))
@@ -136,24 +118,16 @@ class RaceRun:
             RungRequest(lap.training, lap.entrant.arch, lap.entrant.recipe, lap.seed, lap.until, lap.end)
             for lap in laps
         ]
-        return engine.map_largest_first(requests, [self._cost(lap.entrant).get("macs", 0.0) for lap in laps])
-
-    def _cost(self, entrant: Entrant) -> dict[str, float]:
-        return dict(self.task.cost(self.task.space.from_dict(entrant.arch)))
+        return engine.map_largest_first(requests, [self._costs[lap.entrant.number]["macs"] for lap in laps])
 
     def _line(self, lap: Lap, done: RungDone) -> RungTraining:
         return RungTraining(
             entrant=lap.entrant.number,
             rung=lap.rung,
             seed=lap.seed,
-            steps=done.steps,
             trained_rows=self.race.course.rows_at(done.steps, int(lap.entrant.recipe["batch_size"])),
-            valid=done.valid,
-            best_epoch=done.best_epoch,
-            ended=done.ended,
-            failed=done.failed,
             checkpoint=f"{RACE_FOLDER}/{lap.training}",
-            seconds=done.seconds,
+            **asdict(done),
         )
 
     def _note(self, lap: Lap) -> str:
@@ -184,7 +158,7 @@ class RaceRun:
                     key=one.key,
                     arch=one.arch,
                     seed=done.seed,
-                    cost=self._cost(one),
+                    cost=self._costs[one.number],
                     valid=done.valid,
                     failed=done.failed,
                     steps=done.steps,

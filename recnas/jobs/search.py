@@ -25,7 +25,7 @@ from recnas.errors import RunError
 from recnas.evaluators.base import Evaluation
 from recnas.evaluators.training import Training, TrainRequest
 from recnas.jobs.race import RaceRun
-from recnas.jobs.search_result import finalist_of, result_of, winner_of
+from recnas.jobs.search_result import finalist_of, result_of, seeds_left_out, winner_of
 from recnas.proxies.registry import get_proxies
 from recnas.runs.book import Book
 from recnas.runs.folder import RunDir, write_json
@@ -100,28 +100,30 @@ class _Search:
                 task.prepare(self.folder, self.how)
         with self.book.phase(SEARCH):
             searcher = self._search()
-        if task.racing is not None:
-            return self._race(searcher, task.racing)
+        result = self._chosen(searcher) if task.racing is None else self._raced(searcher, task.racing)
+        write_json(self.folder.path / RESULT, result.to_json())
+        return result
+
+    def _chosen(self, searcher: Searcher[Any]) -> SearchResult:
+        task = self.task
         best = searcher.best(task.finalists)
         if not best:
             raise RunError(
                 f"all {searcher.total:,} candidates failed, the first because: {searcher.history[0].failed}.",
                 f"The reasons are in {self.folder.ledger.path}.",
             )
+        finalists, outcome = list[Finalist](), best[0]
         if FINALISTS in task.phases:
             with self.book.phase(FINALISTS):
                 finalists = self._train_finalists(best)
-            chosen = min(finalists, key=lambda one: (task.metric.cost(one.valid), one.rank))
-            outcome = best[chosen.rank]
-        else:
-            finalists, outcome = [], best[0]
+            outcome = best[min(finalists, key=lambda one: (task.metric.cost(one.valid), one.rank)).rank]
         arch = outcome.proposal.arch
         winner = winner_of(task, arch, outcome.proposal.index, best.index(outcome), outcome.values)
         final = self._finish(winner, lambda: task.finish(arch, self.folder, self.how))
         trained = len(finalists) * task.finalist_seeds
-        return self._written(result_of(task, searcher, winner, finalists, final, self.book.seconds, None, trained))
+        return result_of(task, searcher, winner, finalists, final, self.book.seconds, trained)
 
-    def _race(self, searcher: Searcher[Any], racing: Racing) -> SearchResult:
+    def _raced(self, searcher: Searcher[Any], racing: Racing) -> SearchResult:
         race = RaceRun(self.task, racing, searcher, self.book, self.folder, self.how)
         with self.book.phase(FINALISTS):
             best, finalists = race.run()
@@ -131,7 +133,7 @@ class _Search:
         final = self._finish(winner, lambda: racing.finish(arch, best, self.folder, self.how))
         shutil.rmtree(self.folder.path / RACE_FOLDER, ignore_errors=True)
         found, seconds = race.result(best), self.book.seconds
-        return self._written(result_of(self.task, searcher, winner, finalists, final, seconds, found, found.trainings))
+        return result_of(self.task, searcher, winner, finalists, final, seconds, found.trainings, found)
 
     def _finish(self, winner: Winner, finish: Callable[[], Final]) -> Final:
         write_json(self.folder.path / WINNER_FILE, winner.arch)
@@ -139,10 +141,6 @@ class _Search:
             return finish()
         with self.book.phase(WINNER):
             return finish()
-
-    def _written(self, result: SearchResult) -> SearchResult:
-        write_json(self.folder.path / RESULT, result.to_json())
-        return result
 
     def _search(self) -> Searcher[Any]:
         task, progress = self.task, self.how.progress
@@ -167,20 +165,9 @@ class _Search:
                         self.book.append(record)
                         progress.advance(1, note=searcher.leader())
         progress.end()
-        self._say_left_out(searcher)
+        if note := seeds_left_out(task, searcher):
+            progress.say(note)
         return searcher
-
-    def _say_left_out(self, searcher: Searcher[Any]) -> None:
-        names = {self.task.space.key(seed.arch): seed.name for seed in self.task.seeds}
-        if left := [names[self.task.space.key(arch)] for arch in searcher.seeds_left_out]:
-            every = (
-                "all seeds are"
-                if len(left) == len(names)
-                else f"{', '.join(left)} is"
-                if len(left) == 1
-                else f"{', '.join(left)} are"
-            )
-            self.how.progress.say(f"note: {every} outside the limits; the search went on without them")
 
     def _told(self, searcher: Searcher[Any], proposal: Proposal[Any], evaluation: Evaluation) -> Candidate:
         """Tell the values of the objectives; costs and latencies are the task's, the others were evaluated."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from recnas.runs.records import Budget, Entrant, Finalist, RaceResult, SearchResult, Trained, Winner
+from recnas.runs.records import Budget, Finalist, RaceResult, SearchResult, Trained, Winner
 from recnas.searchers.base import Searcher
-from recnas.searchers.race import Race
-from recnas.tasks.base import Final, Metric, Task
+from recnas.tasks.base import Final, Task
 
 
 def result_of(
@@ -20,8 +18,8 @@ def result_of(
     finalists: list[Finalist],
     final: Final,
     seconds: dict[str, float],
+    trained: int,
     race: RaceResult | None = None,
-    trained: int = 0,
 ) -> SearchResult:
     """`result.json`; `trained` counts the trainings the winner was chosen from."""
     scored = [one for one in searcher.history if not one.proposal.known]
@@ -60,6 +58,14 @@ def result_of(
     )
 
 
+def seeds_left_out(task: Task, searcher: Searcher[Any]) -> str | None:
+    """Which seeds a limit excludes, in a sentence."""
+    names = {task.space.key(seed.arch): seed.name for seed in task.seeds}
+    left = [names[task.space.key(arch)] for arch in searcher.seeds_left_out]
+    which = f"{len(left)} of {len(names)} seeds" if len(left) < len(names) else "all seeds"
+    return f"note: {which} are outside the limits ({', '.join(left)}); the search goes without them" if left else None
+
+
 def winner_of(task: Task, arch: Any, index: int, rank: int, values: Mapping[str, float] | None) -> Winner:
     """`index` of its candidate, `rank` its place before any was trained."""
     return Winner(
@@ -70,28 +76,6 @@ def winner_of(task: Task, arch: Any, index: int, rank: int, values: Mapping[str,
         text=getattr(task.plain(arch), "text", None),
         values=dict(values or {}),
         cost=dict(task.cost(arch)),
-    )
-
-
-def race_result(race: Race, winner: Entrant, changed: Mapping[str, Any], metric: Metric) -> RaceResult:
-    """What a race spent, and the best hand-crafted model beside its winner."""
-    known = [one for one in race.order(race.finalists) if one.name is not None]
-    other = known[0] if known and math.isfinite(race.value(known[0])) else None
-    lines = [] if other is None else race.trainings_of(other)
-    return RaceResult(
-        entrants=len(race.entrants),
-        architectures=len({one.key for one in race.entrants}),
-        trainings=len(race.trainings),
-        whole=sum(len(race.trainings_of(one)) for one in race.finalists),
-        failed=sum(line.failed is not None for line in race.trainings),
-        budget_rows=race.course.budget,
-        trained_rows=race.spent,
-        recipe=winner.recipe,
-        changed=dict(changed),
-        why=winner.why,
-        name=winner.name,
-        hand_crafted=None if other is None else other.name,
-        hand_crafted_valid=_mean([line.valid.get(metric.name) for line in lines]) if lines else None,
     )
 
 

@@ -104,6 +104,7 @@ class RungTraining(Record):
     valid: Metrics = {}  # what it is judged by
     best_epoch: float | None = None  # whose weights are kept so far; None without checks
     ended: bool = False  # nothing is left to train
+    cut: bool = False  # ended because the budget was
     failed: str | None = None
     checkpoint: str | None = None  # folder within the run; gone once the entrant has dropped out
     seconds: float = 0.0
@@ -307,7 +308,8 @@ class RaceResult(Record):
     entrants: int
     architectures: int
     trainings: int
-    whole: int  # of them went beyond the last rung
+    whole: int  # of them were trained to their end
+    cut: int = 0  # of these, ended because the budget was
     failed: int = 0
     budget_rows: int
     trained_rows: int

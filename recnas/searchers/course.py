@@ -89,11 +89,10 @@ class Course:
         return tuple(found)
 
     def cost(self, entrants: int) -> int:
-        """Rows of a bracket, at most but for its last rung; there one entrant at least can be trained to its end."""
+        """Rows of a bracket: of its rungs at most, of the trainings to their end as is usual."""
         sizes, rungs = self.sizes(entrants), [self._dearest(passes) for passes in self.settings.rungs]
         early = sum(size * (here - before) for size, here, before in zip(sizes, rungs, [0, *rungs]))
-        usual = sizes[-1] * (self.settings.seeds * self.usual - rungs[-1])
-        return early + max(usual, self.least - rungs[-1])
+        return early + sizes[-1] * (self.settings.seeds * self.usual - rungs[-1])
 
     def entrants(self, rows: int, most: int) -> int:
         """How many a bracket of so many rows has, at most `most`; 0 if the rows do not suffice for one."""

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
-from recnas.runs.records import Entrant
-from recnas.searchers.base import SEED
-from recnas.searchers.ranker import predicted
+from recnas.runs.records import Candidate, Entrant
+from recnas.searchers.base import SEED, Searcher
+from recnas.searchers.ranker import genes, predicted
 from recnas.searchers.settings import RaceSettings
 
 Recipe = Mapping[str, Any]
@@ -128,6 +128,37 @@ class Entry:
             counts[one.root] += 1
             (near if counts[one.root] <= self.settings.relatives else rest).append(one)
         return near + rest
+
+
+def contenders_of(searcher: Searcher[Any], lines: Mapping[int, Candidate], names: Mapping[str, str]) -> list[Contender]:
+    """Of a search that is over: its seeds, then its candidates, best first.
+
+    A seed that no supernet can hold has no scores and may enter all the same: in a race it is trained from scratch.
+
+    Args:
+        lines: of its ledger, by index. names: of hand-crafted models, by key.
+    """
+    history = [told.proposal for told in searcher.history]
+    parents = {proposal.index: proposal.parents for proposal in history}
+    seeds = [one for one in history if one.origin == SEED and not one.known]
+    ranked = [told.proposal for told in searcher.best(len(history)) if told.proposal.origin != SEED]
+    found = []
+    for proposal in [*seeds, *ranked]:
+        line = lines[proposal.index]
+        scores = {f"score {name}": score.value for name, score in line.scores.items()}
+        costs = {f"cost {name}": value for name, value in line.cost.items()}
+        found.append(
+            Contender(
+                index=proposal.index,
+                key=proposal.key,
+                arch=line.arch,
+                root=root_of(proposal.index, parents),
+                why=SEED if proposal.origin == SEED else "search",
+                name=names.get(proposal.key),
+                features={**scores, **costs, **genes(line.arch)},
+            )
+        )
+    return found
 
 
 def in_turns(*sources: Iterable[T]) -> Iterator[T]:

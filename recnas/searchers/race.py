@@ -12,12 +12,13 @@ holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from recnas.errors import RunError
-from recnas.runs.records import Entrant, Metrics, RungTraining
+from recnas.runs.records import Entrant, Metrics, RaceResult, RungTraining
 from recnas.searchers.course import Course
 from recnas.searchers.entry import Entry
 
@@ -101,6 +102,28 @@ class Race:
         """The best of those that came to a last rung; None if all of them failed."""
         best = self.order(self.finalists)[:1]
         return best[0] if best and math.isfinite(self.value(best[0])) else None
+
+    def result(self, winner: Entrant, changed: Mapping[str, Any], metric: str) -> RaceResult:
+        """What was spent, and the best hand-crafted model beside the winner; `metric` is what validation judges by."""
+        known = next((one for one in self.order(self.finalists) if one.name is not None), None)
+        values = [] if known is None else [line.valid.get(metric) for line in self.trainings_of(known)]
+        judged = [value for value in values if value is not None]
+        return RaceResult(
+            entrants=len(self.entrants),
+            architectures=len({one.key for one in self.entrants}),
+            trainings=len(self._told),
+            whole=sum(len(self.trainings_of(one)) for one in self.finalists),
+            cut=sum(line.cut for line in self.trainings),
+            failed=sum(line.failed is not None for line in self.trainings),
+            budget_rows=self.course.budget,
+            trained_rows=self.spent,
+            recipe=winner.recipe,
+            changed=dict(changed),
+            why=winner.why,
+            name=winner.name,
+            hand_crafted=None if known is None or not judged else known.name,
+            hand_crafted_valid=fmean(judged) if judged else None,
+        )
 
     # Brackets
 

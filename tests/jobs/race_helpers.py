@@ -12,7 +12,7 @@ RACE = {"budget": 8, "rungs": [0.5, 1], "eta": 2, "brackets": 1}
 
 
 def small_race(data: Any, race: dict[str, Any] | None = None, **changes: Any) -> CtrSearchConfig:
-    """Three seeds and six candidates; trainings of at most three passes over 1,000 rows."""
+    """Three seeds and six candidates; trainings of at most three passes."""
     settings = {
         "space": PLUS,
         "search": {
