@@ -170,5 +170,5 @@ class RaceRun:
                 if (line.key, line.seed) not in noted:
                     self.book.append(line)
             values = told.values if told.proposal.key == one.key else None
-            found.append(finalist_of(rank, one.index, one.key, values, lines, task.metric.name))
+            found.append(finalist_of(lines, values, task.metric.name))
         return found

@@ -218,15 +218,7 @@ class _Search:
                     progress.advance(1, note=note)
         progress.end()
         finalists = [
-            finalist_of(
-                rank,
-                outcome.proposal.index,
-                outcome.proposal.key,
-                outcome.values,
-                [done[outcome.proposal.key, seed] for seed in seeds],
-                task.metric.name,
-            )
-            for rank, outcome in enumerate(best)
+            finalist_of([done[one.proposal.key, seed] for seed in seeds], one.values, task.metric.name) for one in best
         ]
         if all(one.valid.get(task.metric.name) is None for one in finalists):
             reasons = sorted({line.failed for line in done.values() if line.failed})

@@ -79,18 +79,16 @@ def winner_of(task: Task, arch: Any, index: int, rank: int, values: Mapping[str,
     )
 
 
-def finalist_of(
-    rank: int, index: int, key: str, values: Mapping[str, float] | None, lines: list[Trained], metric: str
-) -> Finalist:
+def finalist_of(lines: list[Trained], values: Mapping[str, float] | None, metric: str) -> Finalist:
     """One candidate over its seeds; without metrics if any of them failed."""
     failed = any(line.failed for line in lines)
     names = [] if failed else [name for name in lines[0].valid if all(name in line.valid for line in lines)]
     found = {name: [line.valid[name] for line in lines] for name in names}
     judged = [float(value) for value in found.get(metric, []) if value is not None]
     return Finalist(
-        rank=rank,
-        index=index,
-        key=key,
+        rank=lines[0].rank or 0,
+        index=lines[0].index,
+        key=lines[0].key,
         values=dict(values or {}),
         cost=lines[0].cost,
         valid={name: _mean(some) for name, some in found.items()},

@@ -74,7 +74,8 @@ class CtrTask(Task):
         return found
 
     def sources(self, out: Path | str) -> dict[str, Any]:
-        return {"data": data_facts(self.data.path, self.data.fingerprint, out)}
+        race = {} if self.racing is None else {"race_rows": self.racing.course.budget}
+        return {"data": data_facts(self.data.path, self.data.fingerprint, out), **race}
 
     @property
     def proxies(self) -> tuple[str, ...]:

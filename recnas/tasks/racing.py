@@ -59,7 +59,7 @@ class Racing:
     def finish(self, arch: NasrecArch, winner: Entrant, run: RunDir, how: Execution) -> Final:
         """The winner as the race left it is the model, unless another training is asked for; test is read once."""
         config, final = self.config, self.config.final
-        as_it_is = final.retrain_settings is None and final.retrain_on == "train" and final.rows is None
+        as_it_is = not final.retrains
         settings, _ = with_recipe(final.retrain_settings or final.train, self.changed(winner.recipe))
         seeds = range(config.seed, config.seed + self.settings.seeds)
         folder = run.path / RACE_FOLDER

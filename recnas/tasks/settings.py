@@ -73,6 +73,12 @@ class CtrFinal(Settings):
     retrain_seeds: int = Field(1, ge=1)  # of the winner's last training; the mean is reported
     retrain_settings: TrainSettings | None = None  # null: as `train`
 
+    @property
+    def retrains(self) -> bool:
+        """Whether the winner is trained once more. That of a race is not, if it was raced as it would be trained."""
+        as_raced = self.retrain_settings is None and self.retrain_on == "train" and self.rows is None
+        return self.race is None or not as_raced
+
     @model_validator(mode="after")
     def _rungs_can_be_compared(self) -> CtrFinal:
         if self.race is not None and self.train.schedule == "cosine":

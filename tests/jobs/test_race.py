@@ -47,7 +47,7 @@ def test_seeds_are_proposed_first_and_enter_the_race(finished: Path):
     entrants = run.of(Entrant)
     first = [one for one in entrants if one.bracket == 0]
     assert {one.why for one in first} == {"seed", "search"}
-    assert [one.name for one in first if one.why == "seed"][0] == "lr"
+    assert next(one.name for one in first if one.why == "seed") == "lr"
     assert {one.why for one in entrants if one.bracket == 1} <= {"ranker", "mutation", "recipe"}
     assert [one.number for one in entrants] == list(range(len(entrants)))
 
