@@ -1,7 +1,8 @@
 """Who enters a race.
 
 The first bracket: seeds of the search and its best candidates by its own order, in turns, of which at most `relatives`
-may descend from the same first candidate; each with `recipes` recipes, of which the first is the default.
+may descend from the same first candidate. All enter with the default recipe, and where there is room with up to
+`recipes`.
 
 The next ones, in turns: untrained candidates that a ranker, fitted on what was trained so far, places highest, with the
 leader's recipe; mutations of the leaders with theirs; other recipes of the leaders.
@@ -69,7 +70,9 @@ class Entry:
     def first(self, room: int) -> list[Entrant]:
         seeds = [one for one in self.contenders if one.why == SEED]
         searched = self._not_too_near([one for one in self.contenders if one.why != SEED])
-        chosen = list(in_turns(seeds, searched))[: math.ceil(room / self.settings.recipes)]
+        # Every seed and as many others come before any second recipe.
+        count = max(math.ceil(room / self.settings.recipes), min(room, 2 * len(seeds)))
+        chosen = list(in_turns(seeds, searched))[:count]
         entrants = [
             _entrant(one, self._recipe(one.key, None, number), one.why)
             for number in range(self.settings.recipes)

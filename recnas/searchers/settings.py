@@ -176,14 +176,11 @@ class BohbSettings(SearcherSettings):
 class RaceSettings(Settings):
     """Many short trainings first, of which the best go on: successive halving over architectures and recipes."""
 
-    budget: float = Field(40.0, gt=0)  # of all its trainings together, in passes over the training rows
-    rungs: tuple[float, ...] = (
-        0.25,
-        1.0,
-    )  # passes after which trainings are judged; what remains is trained to its end
+    budget: float = Field(60.0, gt=0)  # of all its trainings together, in passes over the training rows
+    rungs: tuple[float, ...] = (0.25, 0.75, 2.25)  # passes after which the best go on; then comes a training's end
     eta: int = Field(3, ge=2)  # one of so many goes on to the next rung
     brackets: int = Field(2, ge=1)  # races one after the other, each with a share of the budget
-    recipes: int = Field(2, ge=1)  # of each architecture that enters; the first is final.train as it is
+    recipes: int = Field(2, ge=1)  # most recipes an architecture enters with; the first is final.train as it is
     relatives: int = Field(2, ge=1)  # most searched ones of a bracket that descend from the same candidate
     seeds: int = Field(1, ge=1)  # trainings of each that is trained to its end; their mean decides
 
