@@ -49,7 +49,7 @@ def mutated(parent: Contender, draw: int) -> Contender | None:
 
 
 def race(known: list[Contender], epochs: float = 6, **settings: Any) -> Race:
-    chosen = RaceSettings(**settings)
+    chosen = RaceSettings(**{"rungs": (0.25, 1), **settings})
     course = Course(chosen, ROWS, epochs, (50, 100, 300))
     course.check()
     return Race(course, Entry(chosen, known, recipe, mutated), cost, 5)
