@@ -18,7 +18,7 @@ from recnas.progress import duration
 from recnas.report.advice import next_commands
 from recnas.report.kinds import phase_title
 from recnas.report.last_lines import accuracies
-from recnas.report.race import race_so_far, recipe_of_the_winner
+from recnas.report.race import came_from, race_so_far, recipe_of_the_winner
 from recnas.report.ranking import Ranking
 from recnas.report.table import METRIC_NAMES
 from recnas.runs.read import read_run
@@ -122,10 +122,10 @@ def _of_result(run: Run, result: SearchResult) -> Iterator[str]:
         better = "lowest" if run.metric.direction == "min" else "highest"
         if result.race is not None:
             yield recipe_of_the_winner(result.race)
-        yield (
-            f"winner: number {winner.index + 1}, place {winner.rank + 1} before training; of those trained it had the "
-            f"{better} validation {METRIC_NAMES[run.metric.name]}"
-        )
+        which = f"number {winner.index + 1}, place {winner.rank + 1} before training"
+        if result.race is not None:
+            which = came_from(result)
+        yield (f"winner: {which}; of those trained it had the {better} validation {METRIC_NAMES[run.metric.name]}")
     else:
         yield f"chosen: {winner.text or winner.key}"
     if run.task == "ctr":

@@ -65,4 +65,5 @@ def predicted(features: Sequence[Mapping[str, float]], places: Mapping[int, floa
     known = x[rows] - centre
     # In its dual form: there are fewer trained networks than features.
     weights = known.T @ np.linalg.solve(known @ known.T + PENALTY * np.eye(len(rows)), y - mean)
-    return [float(value) for value in mean + (x - centre) @ weights]
+    # Rounded: the last digits depend on how a machine adds up, and the order of a race must not.
+    return [round(float(value), 9) for value in mean + (x - centre) @ weights]

@@ -23,7 +23,9 @@ from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
 from recnas.space.plus.convert import from_nasrec
 from recnas.tasks.ctr import CtrTask
+from recnas.tasks.forecast import forecast
 from recnas.train.recipe import recipe_of
+from recnas.train.settings import TrainSettings
 from tests.jobs.race_helpers import PLUS, small_race
 from tests.jobs.search_helpers import as_yaml, what_counts
 
@@ -175,6 +177,29 @@ def test_diverging_entrants_drop_out_and_a_race_without_any_left_says_so(short_d
     diverging |= {str(number) for number in range(20)}
     with pytest.raises(RunError, match="every training of the race failed: the loss became nan"):
         search(config, tmp_path / "all")
+
+
+def test_a_race_on_fewer_rows_ends_with_a_training_on_all_of_them(short_data, tmp_path: Path):
+    race = {"budget": 8, "rungs": [0.5], "eta": 2, "brackets": 2, "recipes": 2}
+    train = {"epochs": 2, "batch_size": 128}
+    config = small_race(short_data.path, final={"rows": 800, "train": train, "race": race})
+    result = search(config, tmp_path / "run")
+    run = read_run(tmp_path / "run")
+    assert result.race is not None
+    assert result.race.trained_rows <= result.race.budget_rows == 8 * 800
+    assert run.winner_manifest is not None
+    settings = TrainSettings.model_validate(run.winner_manifest.settings)
+    assert recipe_of(settings) == pytest.approx(result.race.recipe)
+    (winner,) = run.winner_trainings
+    assert winner.steps == 2 * -(-short_data.rows("train") // settings.batch_size)
+
+
+def test_the_forecast_of_a_race_goes_by_its_budget(short_data):
+    found = [forecast(small_race(short_data.path, {"budget": budget}), 1) for budget in (10, 1000)]
+    raced = [next(phase for phase in one.phases if phase.name == "finalists") for one in found]
+    assert f"{1000 * short_data.rows('train'):,} rows" in raced[1].what
+    assert raced[1].minutes / raced[0].minutes == pytest.approx(100, rel=0.5)
+    assert all("reads test" in one.phases[-1].what for one in found)
 
 
 def test_limits_that_exclude_every_seed_are_said(short_data, tmp_path: Path, capsys):
