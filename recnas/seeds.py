@@ -42,8 +42,10 @@ STREAMS = {
     "importance-rows": "serve/importance.py",
     "importance-order": "serve/importance.py",
     "tuning-trials": "bench/entrants.py",
+    "drawn-recipes": "train/recipe.py",
     "scored-architectures": "jobs/score.py",
     "sampled-cells": "jobs/score_cells.py",
+    "race-mutations": "jobs/race.py",
     "table-architectures": "jobs/bench.py",
     "forecast": "tasks/forecast.py",
 }

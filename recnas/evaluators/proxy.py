@@ -18,6 +18,7 @@ from torch import Tensor
 
 from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
+from recnas.errors import SpaceError
 from recnas.evaluators.base import Evaluation
 from recnas.evaluators.settings import ScoreSettings
 from recnas.model.embeddings import Embeddings
@@ -110,7 +111,10 @@ class ProxyEvaluator:
         proxies = get_proxies(self.settings.proxies, lambdas=self.settings.sigeo.settle(self.warmed))
 
         def call(described: dict[str, Any]) -> Evaluation:
-            network = ScoredNasrec.of(supernet.candidate(space.from_dict(described)))
+            try:
+                network = ScoredNasrec.of(supernet.candidate(space.from_dict(described)))
+            except SpaceError as error:  # a seed may be wider than what a supernet holds
+                return Evaluation(0.0, failed=error.what)
             return evaluate_by_proxies(network, batches, proxies, self.settings.seed)
 
         return call

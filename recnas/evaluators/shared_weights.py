@@ -18,6 +18,7 @@ from torch import Tensor
 
 from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
+from recnas.errors import SpaceError
 from recnas.evaluators.base import VALID_LOGLOSS, Evaluation
 from recnas.evaluators.settings import SharedWeightsSettings
 from recnas.model.embeddings import Embeddings
@@ -73,7 +74,10 @@ class SharedWeightsEvaluator:
 
         def call(described: dict[str, Any]) -> Evaluation:
             started = time.monotonic()
-            candidate = supernet.candidate(space.from_dict(described))
+            try:
+                candidate = supernet.candidate(space.from_dict(described))
+            except SpaceError as error:  # a seed may be wider than what a supernet holds
+                return Evaluation(0.0, failed=error.what)
             tuned = self._tune(candidate, embeddings, data)
             metrics = evaluate(
                 lambda dense, embedded: candidate.forward(tuned, dense, embedded), embeddings, data, "valid",

@@ -14,6 +14,8 @@ same.
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,17 +24,19 @@ from recnas.engines.execution import Execution
 from recnas.errors import RunError
 from recnas.evaluators.base import Evaluation
 from recnas.evaluators.training import Training, TrainRequest
-from recnas.jobs.search_result import finalist_of, result_of
+from recnas.jobs.race import RaceRun
+from recnas.jobs.search_result import finalist_of, result_of, seeds_left_out, winner_of
 from recnas.proxies.registry import get_proxies
 from recnas.runs.book import Book
 from recnas.runs.folder import RunDir, write_json
-from recnas.runs.layout import RESULT, WINNER_FILE
-from recnas.runs.records import Candidate, Finalist, SearchResult, Trained
+from recnas.runs.layout import RACE_FOLDER, RESULT, WINNER_FILE
+from recnas.runs.records import Candidate, Finalist, SearchResult, Trained, Winner
 from recnas.searchers.base import Searcher
 from recnas.searchers.limits import Gate
 from recnas.searchers.proposal import Outcome, Proposal
 from recnas.searchers.registry import get_searcher
-from recnas.tasks.base import FINALISTS, SEARCH, WARMUP, WINNER, Task
+from recnas.tasks.base import FINALISTS, SEARCH, WARMUP, WINNER, Final, Task
+from recnas.tasks.racing import Racing
 from recnas.tasks.registry import AnySearch, make_task
 from recnas.tasks.settings import CtrSearchConfig, GradientSearchConfig
 from recnas.threads import computing_with, settle_threads
@@ -96,35 +100,54 @@ class _Search:
                 task.prepare(self.folder, self.how)
         with self.book.phase(SEARCH):
             searcher = self._search()
+        result = self._chosen(searcher) if task.racing is None else self._raced(searcher, task.racing)
+        write_json(self.folder.path / RESULT, result.to_json())
+        return result
+
+    def _chosen(self, searcher: Searcher[Any]) -> SearchResult:
+        task = self.task
         best = searcher.best(task.finalists)
         if not best:
             raise RunError(
                 f"all {searcher.total:,} candidates failed, the first because: {searcher.history[0].failed}.",
                 f"The reasons are in {self.folder.ledger.path}.",
             )
+        finalists, outcome = list[Finalist](), best[0]
         if FINALISTS in task.phases:
             with self.book.phase(FINALISTS):
                 finalists = self._train_finalists(best)
-            chosen = min(finalists, key=lambda one: (task.metric.cost(one.valid), one.rank))
-            outcome = best[chosen.rank]
-        else:
-            finalists, outcome = [], best[0]
+            outcome = best[min(finalists, key=lambda one: (task.metric.cost(one.valid), one.rank)).rank]
         arch = outcome.proposal.arch
-        write_json(self.folder.path / WINNER_FILE, task.describe(arch))
-        if WINNER in task.phases:
-            with self.book.phase(WINNER):
-                final = task.finish(arch, self.folder, self.how)
-        else:
-            final = task.finish(arch, self.folder, self.how)
-        result = result_of(task, searcher, outcome, best.index(outcome), finalists, final, self.book.seconds)
-        write_json(self.folder.path / RESULT, result.to_json())
-        return result
+        winner = winner_of(task, arch, outcome.proposal.index, best.index(outcome), outcome.values)
+        final = self._finish(winner, lambda: task.finish(arch, self.folder, self.how))
+        trained = len(finalists) * task.finalist_seeds
+        return result_of(task, searcher, winner, finalists, final, self.book.seconds, trained)
+
+    def _raced(self, searcher: Searcher[Any], racing: Racing) -> SearchResult:
+        race = RaceRun(self.task, racing, searcher, self.book, self.folder, self.how)
+        with self.book.phase(FINALISTS):
+            best, finalists = race.run()
+        chosen = next(one for one in finalists if one.key == best.key)
+        arch = self.task.space.from_dict(best.arch)
+        winner = winner_of(self.task, arch, best.index, chosen.rank, chosen.values)
+        final = self._finish(winner, lambda: racing.finish(arch, best, self.folder, self.how))
+        shutil.rmtree(self.folder.path / RACE_FOLDER, ignore_errors=True)
+        found, seconds = race.result(best), self.book.seconds
+        return result_of(self.task, searcher, winner, finalists, final, seconds, found.trainings, found)
+
+    def _finish(self, winner: Winner, finish: Callable[[], Final]) -> Final:
+        write_json(self.folder.path / WINNER_FILE, winner.arch)
+        if WINNER not in self.task.phases:
+            return finish()
+        with self.book.phase(WINNER):
+            return finish()
 
     def _search(self) -> Searcher[Any]:
         task, progress = self.task, self.how.progress
         gate = Gate(task.space, task.limits, cost=task.cost, measure=task.measure)
         pool = task.pool_scores(self.folder, self.how)
         searcher = get_searcher(task.searcher.method, task.space, task.objectives, task.seed, task.searcher, gate, pool)
+        searcher.begin_with(seed.arch for seed in task.seeds)
         searcher.replay(self.book.records)
         progress.phase("search", searcher.total, "candidates")
         progress.advance(len(searcher.history))
@@ -142,6 +165,8 @@ class _Search:
                         self.book.append(record)
                         progress.advance(1, note=searcher.leader())
         progress.end()
+        if note := seeds_left_out(task, searcher):
+            progress.say(note)
         return searcher
 
     def _told(self, searcher: Searcher[Any], proposal: Proposal[Any], evaluation: Evaluation) -> Candidate:
@@ -193,8 +218,7 @@ class _Search:
                     progress.advance(1, note=note)
         progress.end()
         finalists = [
-            finalist_of(rank, outcome, [done[outcome.proposal.key, seed] for seed in seeds], task.metric.name)
-            for rank, outcome in enumerate(best)
+            finalist_of([done[one.proposal.key, seed] for seed in seeds], one.values, task.metric.name) for one in best
         ]
         if all(one.valid.get(task.metric.name) is None for one in finalists):
             reasons = sorted({line.failed for line in done.values() if line.failed})

@@ -91,6 +91,8 @@ def _seeds(run: Run) -> str | None:
         return ", ".join(map(str, run.board.seeds))
     if run.training is not None:
         return ", ".join(map(str, run.training.seeds))
+    if run.races:
+        return f"{run.setting('final.race.seeds')} per entrant that was trained to its end"
     if not run.trainings_asked:
         return None
     winner = run.setting("final.retrain_seeds") if run.searches_clicks else 1

@@ -13,6 +13,7 @@ _TITLES = {
     "finalists": "train finalists",
     "winner": "retrain the winner",
 }
+_OF_A_RACE = {"finalists": "race, rows", "winner": "read test"}
 
 
 def is_gradient(run: Run) -> bool:
@@ -26,6 +27,8 @@ def unit_of(run: Run) -> str:
 
 
 def phase_title(run: Run, name: str) -> str:
+    if run.races and name in _OF_A_RACE:
+        return _OF_A_RACE[name]
     if name != SEARCH:
         return _TITLES.get(name, name)
     if is_gradient(run):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from recnas.bench.floor import not_better
 from recnas.progress import duration
 from recnas.report.kinds import GRADIENT
+from recnas.report.race import race_lines
 from recnas.runs.records import SearchResult
 
 
@@ -13,7 +14,7 @@ def verdict(result: SearchResult) -> str:
         return _of_a_supernet(result)
     if result.task == "table":
         return _of_a_table(result)
-    winner, budget, test = result.winner, result.budget, result.test
+    winner, test = result.winner, result.test
     spread = f" ± {result.test_std:.5f}" if result.test_std is not None else ""
     if result.metric == "logloss":
         auc = f", AUC {test['auc']:.5f}" if test.get("auc") is not None else ""
@@ -26,11 +27,18 @@ def verdict(result: SearchResult) -> str:
         f"best: {winner.text or winner.key}, {winner.cost['params']:,.0f} parameters, {winner.cost['macs']:,.0f} multiply-adds",
         outcome,
         *([f"warning: the winner is {below}"] if below else []),
-        f"candidate {winner.index + 1} of {budget.proposed:,} proposed ({budget.scored:,} scored, "
-        f"{budget.trained} trained from scratch); before that it had {_place(result)}",
+        *(race_lines(result) if result.race is not None else [_found(result)]),
         "time: " + ", ".join(f"{name} {duration(spent)}" for name, spent in result.seconds.items()),
     ]
     return "\n".join(lines)
+
+
+def _found(result: SearchResult) -> str:
+    winner, budget = result.winner, result.budget
+    return (
+        f"candidate {winner.index + 1} of {budget.proposed:,} proposed ({budget.scored:,} scored, "
+        f"{budget.trained} trained from scratch); before that it had {_place(result)}"
+    )
 
 
 def _place(result: SearchResult) -> str:

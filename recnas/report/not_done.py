@@ -43,6 +43,8 @@ def _of_search(run: Run, compared: bool) -> Iterator[str]:
         yield f"the network it chose was not trained{known}."
     if run.trainings_asked:
         yield from _of_finalists(run, compared)
+    if run.races and run.result is not None:
+        yield from _of_race(run, compared)
     if run.share is not None and run.share < 1:
         yield (
             f"the supernet saw {100 * run.share:g} % of the training rows; no other share was tried."
@@ -70,6 +72,19 @@ def _of_finalists(run: Run, compared: bool) -> Iterator[str]:
         )
     if rows := run.setting("final.rows"):
         yield f"candidates were trained on the first {rows:,} rows, not on all."
+
+
+def _of_race(run: Run, compared: bool) -> Iterator[str]:
+    race = run.result.race if run.result is not None else None
+    if len(run.winner_trainings) == 1 and not compared:
+        yield "the winner was trained with one seed; how much another seed would differ was not measured."
+    if race is None:
+        return
+    yield (
+        f"{race.architectures} architectures were trained at all, and {race.whole} trainings came beyond the last rung; what is slow at first drops out."
+    )
+    if race.cut:
+        yield f"the budget of the race ended {race.cut} trainings before validation did."
 
 
 def _of_comparison(run: Run) -> Iterator[str]:

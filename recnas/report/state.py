@@ -18,6 +18,7 @@ from recnas.progress import duration
 from recnas.report.advice import next_commands
 from recnas.report.kinds import phase_title
 from recnas.report.last_lines import accuracies
+from recnas.report.race import came_from, race_so_far, recipe_of_the_winner
 from recnas.report.ranking import Ranking
 from recnas.report.table import METRIC_NAMES
 from recnas.runs.read import read_run
@@ -105,6 +106,8 @@ def _of_search(run: Run) -> Iterator[str]:
         else:
             yield f"{name}, {', '.join(f'{voice} {value:.6g}' for voice, value in best['values'].items())}, {best['key']}"
     metric = run.metric
+    if run.races and run.race_lines:
+        yield race_so_far(run)
     judged = [mean for arch in run.trained_archs if (mean := arch.mean(metric.name)) is not None]
     if judged:
         best_of = min(judged) if metric.direction == "min" else max(judged)
@@ -117,10 +120,12 @@ def _of_result(run: Run, result: SearchResult) -> Iterator[str]:
     winner = result.winner
     if FINALISTS in run.manifest.phases:
         better = "lowest" if run.metric.direction == "min" else "highest"
-        yield (
-            f"winner: number {winner.index + 1}, place {winner.rank + 1} before training; of those trained it had the "
-            f"{better} validation {METRIC_NAMES[run.metric.name]}"
-        )
+        if result.race is not None:
+            yield recipe_of_the_winner(result.race)
+        which = f"number {winner.index + 1}, place {winner.rank + 1} before training"
+        if result.race is not None:
+            which = came_from(result)
+        yield (f"winner: {which}; of those trained it had the {better} validation {METRIC_NAMES[run.metric.name]}")
     else:
         yield f"chosen: {winner.text or winner.key}"
     if run.task == "ctr":

@@ -10,6 +10,7 @@ RESULT = "result.json"
 WINNER_FILE = "winner.json"
 WINNER_FOLDER = "winner"  # its last training
 WARMUP_FOLDER = "warmup"
+RACE_FOLDER = "race"  # checkpoints of a race, while it lasts
 SCHEMA = "schema.json"  # the inputs of a training
 LEADERBOARD = "leaderboard.json"
 TRAINED_TABLE = "table.parquet"

@@ -77,6 +77,39 @@ class Trained(Record):
     seconds: float = 0.0
 
 
+class Entrant(Record):
+    """An architecture with a recipe that enters the race of a search."""
+
+    event: Literal["entrant"] = "entrant"
+    number: int  # in the race, from 0
+    bracket: int = 0
+    index: int  # of the candidate it is, or descends from
+    key: str
+    arch: dict[str, Any]
+    recipe: dict[str, Any]  # of its training
+    why: str  # it entered: seed, search, ranker, mutation, recipe
+    name: str | None = None  # of the hand-crafted model that it is
+    measured: dict[str, dict[str, float]] = {}  # what limits measured to arrive here
+
+
+class RungTraining(Record):
+    """One training of a race, as far as one rung."""
+
+    event: Literal["rung"] = "rung"
+    entrant: int
+    rung: int  # from 0
+    seed: int
+    steps: int  # from its beginning on
+    trained_rows: int  # likewise; every pass over a row counted
+    valid: Metrics = {}  # what it is judged by
+    best_epoch: float | None = None  # whose weights are kept so far; None without checks
+    ended: bool = False  # nothing is left to train
+    cut: bool = False  # ended because the budget was
+    failed: str | None = None
+    checkpoint: str | None = None  # folder within the run; gone once the entrant has dropped out
+    seconds: float = 0.0
+
+
 class Scored(Record):
     """One architecture of a list and its scores."""
 
@@ -201,7 +234,8 @@ class TwoLayerTraining(Record):
 
 
 SearchLine = Annotated[
-    Candidate | Trained | FinalTest | PhaseBegun | PhaseDone | RandomTrace, Field(discriminator="event")
+    Candidate | Trained | Entrant | RungTraining | FinalTest | PhaseBegun | PhaseDone | RandomTrace,
+    Field(discriminator="event"),
 ]
 CompareLine = Annotated[ModelTraining | ModelLatency, Field(discriminator="event")]
 _LINES: dict[str, TypeAdapter[Any]] = {
@@ -268,6 +302,25 @@ class Budget(Record):
     test_read_by: int = 1
 
 
+class RaceResult(Record):
+    """What a race spent, and what its winner was trained with. Budgets are in passes over rows, every one counted."""
+
+    entrants: int
+    architectures: int
+    trainings: int
+    whole: int  # of them were trained to their end
+    cut: int = 0  # of these, ended because the budget was
+    failed: int = 0
+    budget_rows: int
+    trained_rows: int
+    recipe: dict[str, Any]  # of the winner
+    changed: dict[str, Any] = {}  # in it, against the settings of final.train
+    why: str  # the winner entered
+    name: str | None = None  # of the hand-crafted model that won
+    hand_crafted: str | None = None  # the best one that was trained to the end
+    hand_crafted_valid: float | None = None
+
+
 class SearchResult(Record):
     """`result.json` of every search, whatever the task."""
 
@@ -290,6 +343,7 @@ class SearchResult(Record):
     seconds: dict[str, float]
     data: str  # fingerprint
     finalists: tuple[Finalist, ...] = ()
+    race: RaceResult | None = None  # of a search with final.race
     extras: dict[str, Any] = {}  # of the method: NASI's alpha, DARTS's shares
 
     def to_json(self) -> dict[str, Any]:

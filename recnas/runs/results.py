@@ -85,6 +85,7 @@ class Manifest(Record):
     combine: str = "pareto"
     metric: MetricFacts = MetricFacts()
     proposals: int | None = None
+    race_rows: int | None = None  # that all trainings of its race may read together
     # Of a training or a comparison
     arch: dict[str, Any] | None = None
     on: str = "train"  # rows it was trained on

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import Any, Literal, TypeVar
 
 from recnas.runs.layout import PHASES
-from recnas.runs.records import Candidate, PhaseDone, Record, SearchResult, SeedTraining, Trained
+from recnas.runs.records import Candidate, PhaseDone, Record, RungTraining, SearchResult, SeedTraining, Trained
 from recnas.runs.results import (
     DataFacts,
     Leaderboard,
@@ -181,9 +181,24 @@ class Run:
     # Phases
 
     @property
+    def races(self) -> bool:
+        """Whether finalists race instead of being trained once each."""
+        return self.manifest.race_rows is not None
+
+    @cached_property
+    def race_lines(self) -> list[RungTraining]:
+        """How far each training of a race is."""
+        return list({(line.entrant, line.seed): line for line in self.of(RungTraining)}.values())
+
+    @cached_property
+    def raced_rows(self) -> int:
+        """Rows that its trainings have read."""
+        return sum(line.trained_rows for line in self.race_lines)
+
+    @property
     def trainings_asked(self) -> int:
-        """Trainings of finalists that a whole run has."""
-        if FINALISTS not in self.manifest.phases:
+        """Trainings of finalists that a whole run has; 0 for a race, which only its budget ends."""
+        if FINALISTS not in self.manifest.phases or self.races:
             return 0
         return int(self.setting("final.candidates") or 0) * int(self.setting("final.seeds") or 1)
 
@@ -210,6 +225,8 @@ class Run:
     def _progress(self, phase: str) -> tuple[int | None, int | None]:
         if phase == SEARCH:
             return self.proposed, self.manifest.proposals
+        if phase == FINALISTS and self.races:
+            return self.raced_rows, self.manifest.race_rows
         if phase == FINALISTS:
             return len(self.trained), self.trainings_asked
         return None, None

@@ -49,6 +49,7 @@ from recnas.searchers.proposal import Outcome, Proposal
 from recnas.seeds import SEARCHER, stream
 from recnas.space.base import ArchT, Space
 
+SEED = "seed"  # origin of what a search begins with
 _OTHER_LEDGER = "the ledger belongs to another search"
 _START_ANEW = (
     "repeat the command the run was started with (same space, seed, objectives, limits and search settings), "
@@ -88,6 +89,8 @@ class Searcher(ABC, Generic[ArchT]):
         self._made: list[Proposal[ArchT]] = []  # everything proposed, by index; `history` trails behind
         self._handed = 0  # how many of those the caller has
         self._first_index: dict[str, int] = {}  # by key
+        self.seeds: list[ArchT] = []  # proposed before anything is drawn, by searchers that draw their first proposals
+        self.seeds_left_out: list[ArchT] = []  # those of them that a limit excludes, once the first were proposed
         self._source = self._batches()
 
     @property
@@ -170,6 +173,12 @@ class Searcher(ABC, Generic[ArchT]):
             self._replay_line(number, candidate)
         return len(lines)
 
+    def begin_with(self, seeds: Iterable[ArchT]) -> None:
+        """Propose these first, each network once, as far as the limits admit them."""
+        if self._made:
+            raise RuntimeError("only a new searcher can begin with something")
+        self.seeds = list({self.space.key(arch): arch for arch in seeds}.values())
+
     def values_of(self, index: int) -> Mapping[str, float] | None:
         """The values told for a proposal; None if it failed."""
         return self.history[index].values
@@ -212,6 +221,14 @@ class Searcher(ABC, Generic[ArchT]):
         """A draw from the space within the limits, new if `redraws` suffice."""
         arch = self.gate.draw(lambda: self.space.sample(self.rng))
         return self._until_new(arch, lambda _: self.space.sample(self.rng))[0]
+
+    def _first(self, count: int, origin: str, facts: Mapping[str, Any] | None = None) -> list[Proposal[ArchT]]:
+        """So many proposals to begin with: seeds within the limits, then draws."""
+        admitted: list[ArchT] = []
+        for arch in [] if self._made else self.seeds:
+            (admitted if self.gate.admits(arch) else self.seeds_left_out).append(arch)
+        seeded = [self._propose(arch, SEED, facts=facts) for arch in admitted[:count]]
+        return seeded + [self._propose(self._sample_new(), origin, facts=facts) for _ in range(count - len(seeded))]
 
     def _until_new(self, arch: ArchT, again: Callable[[ArchT], ArchT]) -> tuple[ArchT, int]:
         """`arch` if no proposal has its key; otherwise what `again` makes of it, and how often it was used."""

@@ -1,6 +1,6 @@
 """Regularized evolution (Real et al., 2019) with the settings of NASRec and SiGeo.
 
-A population of random architectures; then, generation by generation, a few are drawn without replacement,
+A population of random architectures, and of seeds if there are such; then, generation by generation, a few are drawn without replacement,
 the best of them becomes the parent, each child is the parent after m mutations, and as many of the oldest
 leave as children arrive. Age, not quality, decides who leaves: a good architecture stays in the population
 only through its offspring.
@@ -57,7 +57,7 @@ class Evolution(Searcher[ArchT]):
         return self.settings.population + self.settings.generations * self.settings.children
 
     def _batches(self) -> Iterator[list[Proposal[ArchT]]]:
-        first = [self._propose(self._sample_new(), "init") for _ in range(self.settings.population)]
+        first = self._first(self.settings.population, "init")
         yield first
         living = [proposal.index for proposal in first]  # oldest first
         for generation in range(self.settings.generations):

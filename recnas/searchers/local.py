@@ -1,6 +1,6 @@
 """Local search with restarts: climb from neighbour to neighbour, and start elsewhere at the top.
 
-A climb starts at the best of a few random architectures. The neighbours of where it stands are shuffled and
+A climb starts at the best of a few random architectures, the first one at the best of the seeds and these. The neighbours of where it stands are shuffled and
 scored block by block. After each block the climb moves to the best member of the block if that is better
 (with several objectives: dominates, or wins the vote), and looks at the neighbours of the new place; if no neighbour is
 better, the next climb begins.
@@ -48,10 +48,8 @@ class LocalSearch(Searcher[ArchT]):
         climb = 0
         while self._left():
             facts = {"climb": climb}
-            starts = [
-                self._propose(self._sample_new(), "random", facts=facts)
-                for _ in range(self._left(self.settings.starts))
-            ]
+            several = max(self.settings.starts, len(self.seeds)) if climb == 0 else self.settings.starts
+            starts = self._first(self._left(several), "random", facts)
             yield starts
             yield from self._climb(self._best_of(starts), climb)
             climb += 1

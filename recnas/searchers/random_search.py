@@ -34,6 +34,8 @@ class RandomSearch(Searcher[ArchT]):
         return self.settings.candidates
 
     def _batches(self) -> Iterator[list[Proposal[ArchT]]]:
-        for start in range(0, self.total, self.settings.block):
+        first = min(self.total, max(self.settings.block, len(self.seeds)))
+        yield self._first(first, "random")
+        for start in range(first, self.total, self.settings.block):
             size = min(self.settings.block, self.total - start)
             yield [self._propose(self._sample_new(), "random") for _ in range(size)]

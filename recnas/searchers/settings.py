@@ -34,7 +34,18 @@ class SearcherSettings(Settings):
         return 0
 
 
-class EvolutionSettings(SearcherSettings):
+class SeededSettings(SearcherSettings):
+    """Of searchers whose first proposals are drawn: known architectures can take their place."""
+
+    seeds: tuple[str, ...] = ()  # zoo, a hand-crafted model such as dcn-v2, ARCH.json or RUN:best: proposed first
+
+    @property
+    def room(self) -> int:
+        """How many seeds there can be."""
+        return self.proposals
+
+
+class EvolutionSettings(SeededSettings):
     """Regularized evolution: 128 + 240 x 8 = 2,048 candidates by default."""
 
     method: Literal["evolution"] = "evolution"
@@ -47,6 +58,10 @@ class EvolutionSettings(SearcherSettings):
     @property
     def proposals(self) -> int:
         return self.population + self.generations * self.children
+
+    @property
+    def room(self) -> int:
+        return self.population
 
     @field_validator("children", "tournament")
     @classmethod
@@ -64,7 +79,7 @@ class EvolutionSettings(SearcherSettings):
         return value
 
 
-class RandomSettings(SearcherSettings):
+class RandomSettings(SeededSettings):
     """Independent draws from the space."""
 
     method: Literal["random"] = "random"
@@ -72,7 +87,7 @@ class RandomSettings(SearcherSettings):
     block: int = Field(32, ge=1)  # proposed at a time; the draws do not depend on it
 
 
-class LocalSettings(SearcherSettings):
+class LocalSettings(SeededSettings):
     """Climbs from the best of a few random starts, from neighbour to neighbour."""
 
     method: Literal["local"] = "local"
@@ -156,6 +171,25 @@ class BohbSettings(SearcherSettings):
     least_points: int | None = Field(None, ge=1)  # on each side of the model; null: decisions + 1
     draws: int = Field(64, ge=1)  # from the good density, of which the best ratio is kept
     smoothing: float = Field(1.0, gt=0)  # added to the count of every option
+
+
+class RaceSettings(Settings):
+    """Many short trainings first, of which the best go on: successive halving over architectures and recipes."""
+
+    budget: float = Field(60.0, gt=0)  # of all its trainings together, in passes over the training rows
+    rungs: tuple[float, ...] = (0.25, 0.75, 2.25)  # passes after which the best go on; then comes a training's end
+    eta: int = Field(3, ge=2)  # one of so many goes on to the next rung
+    brackets: int = Field(2, ge=1)  # races one after the other, each with a share of the budget
+    recipes: int = Field(2, ge=1)  # most recipes an architecture enters with; the first is final.train as it is
+    relatives: int = Field(2, ge=1)  # most searched ones of a bracket that descend from the same candidate
+    seeds: int = Field(1, ge=1)  # trainings of each that is trained to its end; their mean decides
+
+    @field_validator("rungs")
+    @classmethod
+    def _rising(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if not value or list(value) != sorted(set(value)) or value[0] <= 0:
+            raise ValueError("rungs must be passes over the training rows, rising, such as [0.25, 1]")
+        return value
 
 
 class LimitSettings(Settings):

@@ -62,7 +62,8 @@ def whole_checkpoint(folder: Path, made_from: dict[str, Any]) -> Checkpoint:
             f"{folder} has no whole checkpoint, though its training ended: files were removed or damaged.",
             "Restore the folder, or train again into a new --out.",
         )
-    if saved.step < saved.facts["total_steps"]:
+    # One that validation ended holds its best state, which is of an earlier step.
+    if not saved.facts.get("ended", saved.step >= saved.facts["total_steps"]):
         raise RunError(
             f"{folder} holds step {saved.step:,} of {saved.facts['total_steps']:,}: the last checkpoint is damaged.",
             "Restore the folder, or train again into a new --out.",

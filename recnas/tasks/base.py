@@ -7,10 +7,10 @@ ledger and the result. To add a task: subclass `Task`, give it settings, add a l
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from recnas.engines.base import Work
 from recnas.engines.execution import Execution
@@ -21,6 +21,10 @@ from recnas.searchers.objective import Objectives
 from recnas.searchers.pool import PoolScores
 from recnas.searchers.settings import LimitSettings, SearcherSettings
 from recnas.space.base import Space
+
+if TYPE_CHECKING:
+    from recnas.tasks.racing import Racing
+    from recnas.tasks.seeds import Seed
 
 WARMUP, SEARCH, FINALISTS, WINNER = PHASES
 
@@ -67,6 +71,8 @@ class Task(ABC):
     threads: int | None = None  # asked for by the settings
     finalists: int = 1
     finalist_seeds: int = 1
+    seeds: Sequence[Seed] = ()  # what the search begins with
+    racing: Racing | None = None  # where finalists race
 
     @abstractmethod
     def sources(self, out: Path | str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 RUN/warmup/         the warmed supernet, as `recnas warmup` leaves it
 RUN/finalists/      checkpoints of finalists while they are trained
+RUN/race/           likewise, of a race
 RUN/winner/         the winner's training: weights, curve, metrics
 """
 
@@ -29,6 +30,8 @@ from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.cost import count
 from recnas.space.settings import make_ctr_space
 from recnas.tasks.base import FINALISTS, SEARCH, WARMUP, WINNER, Final, Metric, Task
+from recnas.tasks.racing import Racing
+from recnas.tasks.seeds import seeds_of
 from recnas.tasks.settings import CtrSearchConfig
 from recnas.train.latency import latency_ms
 from recnas.train.settings import CheckSettings, TrainSettings, WarmupConfig
@@ -53,6 +56,10 @@ class CtrTask(Task):
         self.threads = config.supernet.threads
         self.finalists, self.finalist_seeds = config.final.candidates, config.final.seeds
 
+        train = config.final.train
+        self.seeds = seeds_of(self.searcher, self.space, self.data.schema, train.embeddings.width, self.cost)
+        if config.final.race is not None:
+            self.racing = Racing(config, config.final.race, self.data)
         for settings, _ in self._watched():  # now, not when the first finalist is trained
             check_stopping(settings, self.data, Progress(quiet=True))
 
@@ -67,7 +74,8 @@ class CtrTask(Task):
         return found
 
     def sources(self, out: Path | str) -> dict[str, Any]:
-        return {"data": data_facts(self.data.path, self.data.fingerprint, out)}
+        race = {} if self.racing is None else {"race_rows": self.racing.course.budget}
+        return {"data": data_facts(self.data.path, self.data.fingerprint, out), **race}
 
     @property
     def proxies(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from recnas.machine import available_cores, available_memory, default_threads, l
 from recnas.progress import human_bytes
 from recnas.proxies.engine import passes_of
 from recnas.proxies.registry import get_proxies
+from recnas.searchers.course import USUAL_PASSES
 from recnas.seeds import stream
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.sampling import ANY_PATH
@@ -38,7 +39,6 @@ PASSES = 3  # forward, and the two products of backward
 TRAIN_FACTOR, SCORE_FACTOR = 1.4, 1.43
 PARAM_SECONDS = 3.5e-9  # of a step, for each parameter: gradient, clipping, optimizer
 STEP_SECONDS = 1e-3  # of a step whatever its size
-USUAL_PASSES = 5  # of a training that validation ends: best after three, on generated and real rows, and two more
 BUSY = 1.4  # all cores at once share caches and memory: each is slower by so much
 START_SECONDS = 3.0  # until a worker process has loaded torch and opened its work
 LIBRARIES = 350e6  # bytes of a process that has loaded torch and does nothing
@@ -132,10 +132,19 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
     final = config.final
     final_rows = (min(final.rows, train_rows) if final.rows else train_rows) * _passes(final.train)
     one_final = training(final_rows, final.train.batch_size, mean_macs, mean_params, data.rows("valid"))
+    finalists = together(one_final, final.candidates * final.seeds)
+    what = f"{final.candidates * final.seeds} trainings{_passes_noted(final.train)}"
+    if final.race is not None:
+        # Its budget, in trainings of many lengths that keep all cores busy; each looks at validation about twice a pass.
+        raced, looks = final.race.budget * min(final.rows or train_rows, train_rows), 2 * final.race.budget
+        all_of_it = training(raced, final.train.batch_size, mean_macs, mean_params, looks * data.rows("valid"))
+        finalists = all_of_it / cores * (BUSY if cores > 1 else 1.0)
+        what = f"a race of {raced:,.0f} rows"
     best = final.retrain_settings or final.train
     best_rows = (train_rows + (data.rows("valid") if final.retrain_on == "train+valid" else 0)) * _passes(best)
     read = data.rows("test") + (data.rows("valid") if final.retrain_on == "train" else 0)
     one_best = training(best_rows, best.batch_size, mean_macs, mean_params, read)
+    retrainings = final.retrain_seeds if final.retrains else 0
 
     supernet = 4.0 * full.params
     step = config.supernet.batch_size * 4.0 * early_macs / 50  # activations of a full path; fitted to measured peaks
@@ -158,15 +167,15 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
         ),
         Phase(
             "finalists",
-            together(one_final, final.candidates * final.seeds) / 60,
+            finalists / 60,
             LIBRARIES + workers * one_training,
-            f"{final.candidates * final.seeds} trainings{_passes_noted(final.train)}",
+            what,
         ),
         Phase(
             "winner",
-            threaded(one_best * final.retrain_seeds) / 60,
+            threaded(one_best * retrainings) / 60,
             one_training,
-            f"{final.retrain_seeds} training(s) of the winner",
+            f"{retrainings} training(s) of the winner" if retrainings else "the winner reads test",
         ),
     )
     return Forecast(phases, available_memory(), workers, core / 1e9, available_cores(), load_average())

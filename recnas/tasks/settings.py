@@ -21,7 +21,7 @@ from recnas.searchers.gradient.settings import DartsSettings, NasiSettings
 from recnas.searchers.limits import ARITHMETIC, MEASURED
 from recnas.searchers.objective import Objectives
 from recnas.searchers.registry import AnySearcher
-from recnas.searchers.settings import EvolutionSettings, LimitSettings
+from recnas.searchers.settings import EvolutionSettings, LimitSettings, RaceSettings, SearcherSettings, SeededSettings
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.networks import cost, vision_space, vision_spaces
 from recnas.space.settings import SpaceSettings
@@ -53,19 +53,40 @@ def _goals(objectives: Objective, combine: str, proxies: tuple[str, ...] | None,
     return Objectives.of({first.name: "max" if first.higher_is_better else "min"})
 
 
+def _check_no_seeds(search: SearcherSettings) -> None:
+    if isinstance(search, SeededSettings) and search.seeds:
+        raise ValueError("search.seeds are for searches on clicks; leave them out")
+
+
 # Clicks
 
 
 class CtrFinal(Settings):
-    """What happens to the best candidates."""
+    """What happens to the best candidates: `candidates` of them are trained, or with `race` many enter a race."""
 
     candidates: int = Field(15, ge=1)  # trained from scratch; validation chooses
     seeds: int = Field(1, ge=1)  # trainings of each
     rows: int | None = Field(None, ge=1)  # training rows of each; null: all
     train: TrainSettings = TrainSettings()
+    race: RaceSettings | None = None  # instead of `candidates` and `seeds`: who is trained how long; null: no race
     retrain_on: Literal["train", "train+valid"] = "train"  # what the winner is trained on before test is read
     retrain_seeds: int = Field(1, ge=1)  # of the winner's last training; the mean is reported
     retrain_settings: TrainSettings | None = None  # null: as `train`
+
+    @property
+    def retrains(self) -> bool:
+        """Whether the winner is trained once more. That of a race is not, if it was raced as it would be trained."""
+        as_raced = self.retrain_settings is None and self.retrain_on == "train" and self.rows is None
+        return self.race is None or not as_raced
+
+    @model_validator(mode="after")
+    def _rungs_can_be_compared(self) -> CtrFinal:
+        if self.race is not None and self.train.schedule == "cosine":
+            raise ValueError(
+                "race looks at trainings that go on, and under schedule cosine their rate is still high then: set "
+                "train.schedule=plateau or constant"
+            )
+        return self
 
     @model_validator(mode="after")
     def _validation_is_left_to_stop_by(self) -> CtrFinal:
@@ -190,6 +211,7 @@ class ImageSearchConfig(Settings):
     def _objectives_can_be_measured(self) -> ImageSearchConfig:
         measured = list(self.score.proxies) if self.evaluator == "proxy" else [VALID_ACCURACY]
         _check_objectives(self.objectives, [*measured, "params", "macs", "flops"])
+        _check_no_seeds(self.search)
         return self
 
     def goals(self) -> Objectives:
@@ -241,6 +263,7 @@ class TableSearchConfig(Settings):
             raise ValueError(
                 f"query.levels is for bohb; {self.search.method} looks at one length of training: set query.epochs"
             )
+        _check_no_seeds(self.search)
         return self
 
     def goals(self) -> Objectives:

@@ -153,9 +153,12 @@ class Trainer:
         self.loss_steps = 0
         self.autocast = _autocast(settings, device)
 
-    def run(self, on_step: Callable[[Trainer, float], None] | None = None) -> None:
-        """Train until `total_steps` or until `ended`. `on_step(trainer, loss)` is called after every step."""
-        for batch in self._batches():
+    def run(self, on_step: Callable[[Trainer, float], None] | None = None, until: int | None = None) -> None:
+        """Train until `total_steps`, or only `until` so many, or until `ended`.
+
+        `on_step(trainer, loss)` is called after every step.
+        """
+        for batch in self._batches(self.total_steps if until is None else min(until, self.total_steps)):
             loss = self._train(batch.to(self.device, non_blocking=True))
             self.loss_sum += loss
             self.loss_steps += 1
@@ -167,11 +170,11 @@ class Trainer:
             if self.ended:
                 return
 
-    def _batches(self) -> Iterator[Batch]:
-        while self.step < self.total_steps and not self.ended:
+    def _batches(self, last: int) -> Iterator[Batch]:
+        while self.step < last and not self.ended:
             for batch in self.loader.epoch():
                 yield batch
-                if self.step >= self.total_steps or self.ended:
+                if self.step >= last or self.ended:
                     return
 
     @property

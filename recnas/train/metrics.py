@@ -41,6 +41,10 @@ REPORTED = (
 )
 
 
+class NotFiniteScores(RunError):
+    """A model's scores on a split are no numbers: its training has diverged."""
+
+
 class Metrics:
     """Accumulates over batches; `result()` may be read at any time.
 
@@ -68,7 +72,7 @@ class Metrics:
         if not bool((clicked | (label == 0)).all()):
             raise DataError("labels must be 0 or 1.")
         if not bool(score.isfinite().all()):
-            raise RunError(
+            raise NotFiniteScores(
                 "the model's scores are NaN or infinite, so the split has no log loss.",
                 "Training has diverged: lower the learning rate, or check the gradient clipping.",
             )

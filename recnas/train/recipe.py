@@ -5,10 +5,13 @@ A model's own options (widths, numbers of layers ...) come on top, in `recnas.ba
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recnas.baselines.zoo import get_entry
+from recnas.seeds import stream
 from recnas.train.settings import TrainSettings
 
 # Learning rates of the layers, by optimizer.
@@ -51,6 +54,31 @@ def recipe_of(settings: TrainSettings) -> dict[str, Any]:
         key: getattr(tables, key.removeprefix(TABLES)) if key.startswith(TABLES) else getattr(settings, key)
         for key in KEYS
     }
+
+
+def drawn_recipe(
+    settings: TrainSettings,
+    around: Mapping[str, Any],
+    keep: float,
+    seed: int,
+    what: str,
+    number: int,
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+) -> dict[str, Any]:
+    """Another point of the grid, near a recipe: each setting stays as it is with the probability `keep`.
+
+    Args:
+        what, number: whose recipe it is, and which of its recipes; each has draws of its own.
+        batch_sizes: instead of the grid's.
+    """
+    grid = recipe_grid(settings) | {"batch_size": tuple(batch_sizes)}
+    rng = stream(seed, "drawn-recipes", zlib.crc32(what.encode()), number)
+    changed = dict(around)
+    while changed == dict(around):
+        for name, values in grid.items():
+            drawn, stays = values[int(rng.integers(len(values)))], rng.random() < keep
+            changed[name] = around[name] if stays else drawn
+    return json.loads(json.dumps(changed))
 
 
 def with_recipe(settings: TrainSettings, choice: Mapping[str, Any]) -> tuple[TrainSettings, dict[str, Any]]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from recnas.baselines.base import start_tables
 from recnas.data.joined_loader import JoinedLoader
 from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
-from recnas.errors import ConfigError, DataError, RunError
+from recnas.errors import ConfigError, DataError
 from recnas.machine import available_memory
 from recnas.model.embeddings import Embeddings, build_embeddings
 from recnas.model.embeddings.sharded import ShardedEmbeddings, build_sharded
@@ -27,6 +26,7 @@ from recnas.runs.identity import data_facts
 from recnas.runs.records import Metrics
 from recnas.space.nasrec.layers import NetShape
 from recnas.threads import computing_with, settle_threads
+from recnas.train.best_state import BestState, look_at_the_end
 from recnas.train.checkpoint import load_latest, save
 from recnas.train.distributed import RankTrainer, current_ranks
 from recnas.train.evaluate import evaluate
@@ -186,6 +186,8 @@ def train_with_checkpoints(
     on_report: Callable[[int, float | None], None] | None = None,
     report_steps: int = 100,
     last: bool = True,
+    until: int | None = None,
+    end: bool = False,
 ) -> None:
     """Continue from the newest whole checkpoint in `folder`, if any, and train to the end.
 
@@ -193,6 +195,10 @@ def train_with_checkpoints(
     change what is computed. `last=False` leaves out the one at the end, for weights nobody will load.
     A training that is watched ends with the weights of its best check. `folder=None` keeps nothing on disk.
     Of several processes the first reads and writes; the others hand it their tables.
+
+    Args:
+        until: stop after so many steps with a checkpoint, from which another call goes on as if it had not stopped.
+        end: what `until` says is the end: the training closes there, like one that has run its course.
     """
     ranks = current_ranks()
     saved = load_latest(folder, made_from) if ranks.first and folder is not None else None
@@ -225,7 +231,14 @@ def train_with_checkpoints(
         if ranks.first and folder is not None:
             save(folder, trainer.step, tensors, trainer.facts(), made_from, keep=number)
 
-    trainer.run(on_step)
+    trainer.run(on_step, until)
+    if not trainer.ended and trainer.step < trainer.total_steps:
+        if not end:
+            if trainer.step != start:
+                keep(1)
+            progress.end()
+            return
+        look_at_the_end(trainer, best)
     if trainer.watch is not None:
         best.restore()
     if trainer.average is not None:
@@ -235,50 +248,6 @@ def train_with_checkpoints(
         keep(1)
     best.forget()
     progress.end()
-
-
-class BestState:
-    """The best state that a watched training has had: on disk where it has a folder, otherwise in memory."""
-
-    def __init__(self, trainer: Trainer, folder: Path | None, made_from: dict[str, Any]) -> None:
-        self.trainer, self.folder, self.made_from = trainer, folder, made_from
-        self._held: tuple[dict[str, Tensor], dict[str, Any]] | None = None
-
-    def keep(self) -> None:
-        trainer, first = self.trainer, current_ranks().first
-        tensors = trainer.tensors()
-        if self.folder is None:
-            self._held = {name: tensor.clone() for name, tensor in tensors.items()}, trainer.facts()
-        elif first:
-            save(self.folder, trainer.step, tensors, trainer.facts(), self.made_from, keep=1)
-
-    def restore(self) -> None:
-        """Give the trainer the weights and the step of its best check; what it has watched stays."""
-        watch = self.trainer.watch
-        assert watch is not None
-        assert watch.best is not None
-        if watch.best.step == self.trainer.step:
-            return
-        watched = watch.state()
-        tensors, facts = self._held or self._saved(watch.best.step)
-        self.trainer.load(tensors, facts)
-        watch.load(watched)
-
-    def _saved(self, step: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        if not current_ranks().first or self.folder is None:
-            return {}, {}
-        saved = load_latest(self.folder, self.made_from)
-        if saved is None or saved.step != step:
-            raise RunError(
-                f"{self.folder} should hold the weights of step {step}, the best of this training, and does not.",
-                "They were removed or damaged. Start a new run directory.",
-            )
-        return saved.tensors, saved.facts
-
-    def forget(self) -> None:
-        self._held = None
-        if self.folder is not None and current_ranks().first:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def new_trainer(

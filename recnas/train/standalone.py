@@ -12,9 +12,10 @@ The test split is read once per seed, after its training has ended; nothing is c
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,13 @@ def train(
     first_seed: int = 0,
     progress: Progress | None = None,
     on: str = "train",
+    trained: Mapping[int, Path] | None = None,
 ) -> TrainResult:
     """Train `arch` with seeds first_seed, first_seed + 1, ...; a run that exists is continued.
 
     `on="train+valid"` adds the validation rows, for a model that is already chosen; they are then not
-    evaluated.
+    evaluated. `trained` are folders of trainings, by seed, that have ended already with these settings: their
+    checkpoints are taken over.
     """
     settings = settings or TrainSettings()
     progress = progress or Progress(quiet=True)
@@ -85,6 +88,8 @@ def train(
         done = ranks.share(_finished(run) if ranks.first else {})
         for seed in range(first_seed, first_seed + seeds):
             if seed not in done:
+                if ranks.first and trained is not None and seed in trained:
+                    _take_over(trained[seed], run.path / f"seed-{seed}")
                 done[seed] = _train_one(arch, data, run, settings, seed, device, progress, on)
                 if ranks.first:
                     run.ledger.append(done[seed].to_json())
@@ -92,6 +97,16 @@ def train(
         if ranks.first:
             write_json(run.path / RESULT, result.to_json())
     return result
+
+
+def _take_over(source: Path, folder: Path) -> None:
+    """Copy a checkpoint, whole or not at all."""
+    if folder.exists() or not source.is_dir():
+        return
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    shutil.copytree(source, part)
+    part.rename(folder)
 
 
 def _finished(run: RunDir) -> dict[int, SeedTraining]:

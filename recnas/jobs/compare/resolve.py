@@ -78,7 +78,7 @@ def with_options(
             )
         whole = settings.model_dump(mode="json")
         check_settings(TrainSettings, merged(whole, _nested(recipe)), f"options.{name}")
-        given[entrant.id] = tuple({**recipe, **own}.items())
+        given[entrant.id] = tuple({**dict(entrant.given), **recipe, **own}.items())
     return [replace(e, given=given[e.id]) if e.id in given and isinstance(e, Trainable) else e for e in entrants]
 
 
@@ -146,8 +146,13 @@ def _winner(name: str, path: Path, data: PreparedData) -> Architecture:
         raise ConfigError(f"{path} is not finished; continue it: recnas search --resume {path}")
     train = run.setting("final.retrain_settings") or run.setting("final.train")
     built = {key: train[key] for key in ("layernorm", "activation") if key in train}
-    return _architecture(named_arch(name), name, built)
+    # What a race found out about its training is a part of the winner, unless a user says otherwise.
+    changed = run.result.race.changed if run.result is not None and run.result.race is not None else {}
+    return _architecture(named_arch(name), name, built, changed)
 
 
-def _architecture(arch: NasrecArch, label: str, built: dict[str, Any]) -> Architecture:
-    return Architecture(arch.key, label, to_dict(arch), tuple(sorted(built.items())))
+def _architecture(
+    arch: NasrecArch, label: str, built: dict[str, Any], given: Mapping[str, Any] | None = None
+) -> Architecture:
+    options = tuple(sorted(built.items()))
+    return Architecture(arch.key, label, to_dict(arch), options, given=tuple(sorted((given or {}).items())))

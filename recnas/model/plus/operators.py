@@ -128,31 +128,25 @@ def gram(layers: ProductLayers, given: PlusInputs) -> Tensor:
 
 
 def _over_products(products: Tensor, layers: ProductLayers, given: PlusInputs) -> Tensor:
-    """`[N, pairs]` to `[N, n]`."""
-    if layers.weight is not None:
-        return kernels.linear((products,), (given.params[layers.weight],), None)
-    assert layers.square is not None
-    return _square(products, given.params[layers.square])
-
-
-def _square(products: Tensor, weight: Tensor) -> Tensor:
-    """A weight `[n, l, r]` over products that are as long as l r."""
-    out = F.linear(products, weight.flatten(1))
+    """`[B, pairs]` to `[B, n]`, or `[D, B, pairs]` to `[D, B, n]`."""
+    weight = given.params[layers.weight or layers.square or ""]  # a square one is [n, l, r]
     if observe.listening():
-        observe.linear(weight, products, out)
-    return out
+        out = F.linear(products, weight.flatten(1))
+        observe.linear(weight, products, out, batch_axis=products.dim() - 2)
+        return out
+    if layers.weight is None:
+        return F.linear(products, weight.flatten(1))
+    return kernels.linear((products.flatten(0, -2),), (weight,), None).unflatten(0, products.shape[:-1])
 
 
 def cin(layers: ProductLayers, given: PlusInputs) -> Tensor:
     left, right = (given.set_of_rows(rows) for rows in (given.genes.row_left, given.genes.row_right))
-    width, batch, n = left.shape
     if layers.weight is not None:
-        first, second = _lower(n, left.device)
+        first, second = _lower(left.shape[2], left.device)
         products = left.index_select(2, first) * left.index_select(2, second)
     else:
         products = (left.unsqueeze(3) * right.unsqueeze(2)).flatten(2)
-    flat = products.flatten(0, 1)
-    return _over_products(flat, layers, given).unflatten(0, (width, batch))
+    return _over_products(products, layers, given)
 
 
 def fields(weight: str, given: PlusInputs) -> Tensor:

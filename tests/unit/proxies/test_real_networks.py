@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+from recnas.baselines.base import InputShape
+from recnas.baselines.encoded import encode
 from recnas.model.blueprint import Network
 from recnas.model.kernels import plain_kernels
 from recnas.model.nasrec.scorable import ScoredNasrec
+from recnas.model.nasrec.subnet import new_subnet
 from recnas.model.nasrec.supernet import Supernet
 from recnas.proxies.base import Stats
 from recnas.proxies.engine import score
-from recnas.proxies.gram import LogitGram
+from recnas.proxies.gram import ExactNtk, LogitGram
 from recnas.proxies.network import ScoringBatch
 from recnas.proxies.registry import get_proxies, proxy_names
 from recnas.space.nasbench201.arch import Nb201Arch
@@ -122,3 +125,19 @@ def test_every_proxy_on_a_dead_cell(dtype: torch.dtype):
     for proxy in proxies:
         if found[proxy.name].reason:
             assert found[proxy.name].value == proxy.worst
+
+
+@pytest.mark.parametrize("model", ["xdeepfm", "dcn-v2"])
+def test_hand_crafted_models_report_what_each_example_did(model: str):
+    """The kernel from reported layers is the one from a backward pass per example, where all weights are layers'."""
+    shape = InputShape(n_dense=0, n_sparse=4, width=4)
+    small = {"hidden": (6, 5)} | ({"cin": (6, 4)} if model == "xdeepfm" else {})
+    network = new_subnet(encode(model, shape, small), NetShape(0, 4, 4), seed=1)
+    rng = torch.Generator().manual_seed(2)
+    inputs = torch.rand(6, 0), torch.randn(6, 4, network.table_width(4), generator=rng)
+    labels = torch.tensor([0.0, 1, 1, 0, 1, 0])
+    stats = Stats(ScoredNasrec.of(network), [ScoringBatch(inputs, labels)])
+    found, exact = stats.get(LogitGram).matrix, stats.get(ExactNtk).matrix
+    if model == "xdeepfm":  # its second bias belongs to no layer
+        exact = exact - torch.outer(2 * labels - 1, 2 * labels - 1)
+    assert torch.allclose(found, exact, rtol=1e-4, atol=1e-6)

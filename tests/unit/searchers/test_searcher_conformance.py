@@ -5,7 +5,9 @@ import pytest
 
 from recnas.errors import RunError
 from recnas.searchers.base import Searcher
+from recnas.searchers.limits import Gate
 from recnas.searchers.registry import get_searcher
+from recnas.searchers.settings import LimitSettings
 from recnas.space.registry import get_space
 from recnas.testing.searcher_suite import LOSS, SearcherConformance
 
@@ -121,3 +123,53 @@ class TestTheSuiteNotices:
     def test_a_searcher_that_ignores_its_seed_and_limits(self, promise):
         with pytest.raises((AssertionError, RunError)):
             getattr(self.Suite(), promise)()
+
+
+class Seeded(Conformance):
+    """What begins with known architectures keeps every promise."""
+
+    def searcher(self, seed=0, objectives=LOSS, gate=None):
+        made = super().searcher(seed, objectives, gate)
+        rng = np.random.default_rng(99)
+        made.begin_with([self.space().sample(rng) for _ in range(5)])
+        return made
+
+
+class TestSeededEvolution(Seeded):
+    pass
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_seeds_come_first_once_and_within_the_limits(kind: str):
+    space, rng = get_space("nasrec-small"), np.random.default_rng(3)
+    drawn = [space.sample(rng) for _ in range(6)]
+    sizes = {space.key(arch): float(sum(block.dense_dim for block in arch.blocks)) for arch in drawn}
+    limit = sorted(sizes.values())[3]
+    gate = Gate(
+        space, LimitSettings(params=limit), cost=lambda arch: {"params": sum(block.dense_dim for block in arch.blocks)}
+    )
+    searcher = get_searcher(kind, space, LOSS, 0, SETTINGS[kind], gate)
+    searcher.begin_with([*drawn, drawn[0]])
+    first = searcher.ask_batch()
+    wanted = [arch for arch in drawn if sizes[space.key(arch)] <= limit]
+    assert [one.arch for one in first if one.origin == "seed"] == [one.arch for one in first[: len(wanted)]] == wanted
+    assert searcher.seeds_left_out == [arch for arch in drawn if sizes[space.key(arch)] > limit]
+    assert len({one.key for one in first}) == len(first)
+    with pytest.raises(RuntimeError, match="new searcher"):
+        searcher.begin_with(drawn)
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_no_seeds_and_excluded_seeds_leave_the_draws_as_they_were(kind: str):
+    space = get_space("nasrec-small")
+    excluded = space.sample(np.random.default_rng(77))
+
+    def cost(arch: object) -> dict[str, float]:
+        return {"params": 1000.0 if arch == excluded else 1.0}
+
+    plain, other = (
+        get_searcher(kind, space, LOSS, 4, SETTINGS[kind], Gate(space, LimitSettings(params=100), cost)) for _ in "12"
+    )
+    other.begin_with([excluded])
+    assert [one.arch for one in plain.ask_batch()] == [one.arch for one in other.ask_batch()]
+    assert other.seeds_left_out == [excluded]

@@ -13,8 +13,10 @@ from recnas.errors import DataError, RunError
 from recnas.jobs.compare import compare
 from recnas.runs.folder import RunDir, write_json
 from recnas.serve.load import load_trained
+from recnas.space.nasrec import NasrecSpace
 from recnas.train.metrics import Metrics
 from recnas.train.settings import EmbeddingSettings, TrainSettings
+from recnas.train.standalone import train
 
 QUICK = TrainSettings(epochs=0.05, lr=0.03, embeddings=EmbeddingSettings(width=8))
 
@@ -152,3 +154,14 @@ def test_damaged_weights_are_refused(copied: Path):
     with pytest.raises(RunError, match="no whole checkpoint"):
         load_trained(copied, seed=0)
     assert load_trained(copied, seed=1).seed == 1
+
+
+def test_a_training_that_validation_ended_is_whole(criteo_data, tmp_path: Path):
+    """Its checkpoint is the best state, which is of an earlier step than the last."""
+    settings = TrainSettings(epochs=4, lr=0.02, batch_size=128, embeddings=EmbeddingSettings(width=8, lr=0.5))
+    arch = NasrecSpace("nasrec-small", blocks=2).sample(np.random.default_rng(1))
+    result = train(arch, criteo_data, tmp_path / "run", settings)
+    best = json.loads((tmp_path / "run" / "ledger.jsonl").read_text())["best_epoch"]
+    assert best < 4, "the test wants a training whose last epoch is not its best"
+    model = load_trained(tmp_path / "run")
+    assert valid_logloss(model, criteo_data) == pytest.approx(result.valid["logloss"].mean, abs=1e-6)

@@ -1,0 +1,61 @@
+"""A race in sentences: how far it is, what it spent, what its winner was trained with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from recnas.runs.records import Entrant, RaceResult, SearchResult
+from recnas.runs.run import Run
+
+
+def race_so_far(run: Run) -> str:
+    """Entrants and the rungs they are on."""
+    entrants = {one.number: one for one in run.of(Entrant)}
+    bracket = max(one.bracket for one in entrants.values())
+    rungs = Counter(line.rung for line in run.race_lines if entrants[line.entrant].bracket == bracket)
+    shown = ", ".join(f"{count} came to rung {rung + 1}" for rung, count in sorted(rungs.items()))
+    failed = sum(line.failed is not None for line in run.race_lines)
+    return (
+        f"race: {len(entrants)} entrants in {bracket + 1} bracket{'s' * (bracket > 0)}; of the trainings in the last one "
+        f"{shown}" + (f"; {failed} failed" if failed else "")
+    )
+
+
+def recipe_of_the_winner(race: RaceResult) -> str:
+    changed = ", ".join(f"{name}={value}" for name, value in race.changed.items())
+    return f"the winner was trained with {changed or 'the settings of final.train as they are'}"
+
+
+def came_from(result: SearchResult) -> str:
+    """How the winner of a race entered it."""
+    race, number = result.race, result.winner.index + 1
+    assert race is not None
+    known = f", which is {race.name}" if race.name is not None else ""
+    ways = {
+        "seed": f"a seed{known}",
+        "search": f"candidate {number}",
+        "ranker": f"candidate {number}, chosen by the ranker",
+        "mutation": f"a mutation of what descends from candidate {number}",
+        "recipe": f"candidate {number}{known} with a further recipe",
+    }
+    return ways[race.why]
+
+
+def race_lines(result: SearchResult) -> Iterator[str]:
+    """What it spent and what it gave, for the end of a search."""
+    race = result.race
+    assert race is not None
+    yield (
+        f"race: {race.entrants} entrants ({race.architectures} architectures), {race.whole} trained to the end, "
+        f"{race.trained_rows:,} of {race.budget_rows:,} rows"
+        + (f", {race.failed} failed" if race.failed else "")
+        + (f"; the budget ended {race.cut} of them" if race.cut else "")
+    )
+    yield f"the winner is {came_from(result)}, and {recipe_of_the_winner(race).removeprefix('the winner ')}"
+    mine = result.valid.get(result.metric)
+    if race.hand_crafted is None:
+        yield "no hand-crafted model was trained to the end"
+    elif race.name is None and mine is not None and race.hand_crafted_valid is not None:
+        less = mine - race.hand_crafted_valid
+        yield f"the best hand-crafted model of the race is {race.hand_crafted}; validation {result.metric} of the winner less its own: {less:+.5f}"

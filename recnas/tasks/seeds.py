@@ -1,0 +1,100 @@
+"""What a search on clicks begins with: the architectures that `search.seeds` names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recnas.baselines.base import InputShape
+from recnas.baselines.encoded import encode
+from recnas.baselines.zoo import ZOO, find_name, fits
+from recnas.config import nearest
+from recnas.data.schema import Schema
+from recnas.errors import ConfigError, RecnasError
+from recnas.searchers.settings import SearcherSettings, SeededSettings
+from recnas.space.nasrec import NasrecSpace
+from recnas.space.nasrec.arch import NasrecArch
+from recnas.space.plus import PLUS
+from recnas.space.plus.convert import from_nasrec
+from recnas.tasks.archs import named_arch
+
+EVERY = "zoo"  # all hand-crafted models that fit the data
+
+
+@dataclass(frozen=True)
+class Seed:
+    """`name` as the user knows it; `hand_crafted`: it is a model of the zoo."""
+
+    name: str
+    arch: NasrecArch
+    hand_crafted: bool = False
+
+
+def seeds_of(
+    search: SearcherSettings, space: NasrecSpace, schema: Schema, width: int, count: Callable[[Any], object]
+) -> list[Seed]:
+    """Every seed once, in the order named.
+
+    Args:
+        width: of the vectors. count: of an architecture on the data; raises what does not fit.
+
+    Raises:
+        ConfigError: a seed is unknown or does not fit, or there are more than the search can begin with.
+    """
+    names = search.seeds if isinstance(search, SeededSettings) else ()
+    found: dict[str, Seed] = {}
+    for name in names:
+        for seed in _named(name, space, schema, width):
+            try:
+                space.validate(seed.arch)
+                count(seed.arch)
+            except RecnasError as error:
+                raise ConfigError(
+                    f"search.seeds: {seed.name} does not fit {space.name} on these data: {error.what}",
+                    error.fix or "Leave it out of search.seeds.",
+                ) from None
+            found.setdefault(space.key(seed.arch), seed)
+    _check_room(search, list(found.values()))
+    return list(found.values())
+
+
+def _check_room(search: SearcherSettings, seeds: Sequence[Seed]) -> None:
+    if isinstance(search, SeededSettings) and len(seeds) > search.room:
+        setting = "search.population" if search.method == "evolution" else "search.candidates"
+        raise ConfigError(
+            f"search.seeds are {len(seeds)} architectures, and this search begins with {search.room} at most.",
+            f"Set {setting}={len(seeds)} or more, or name fewer seeds.",
+        )
+
+
+def _named(name: str, space: NasrecSpace, schema: Schema, width: int) -> Iterator[Seed]:
+    known = find_name(name)
+    if name == EVERY or known is not None:
+        if space.name != PLUS:
+            raise ConfigError(
+                f"search.seeds has {name}, and {space.name} cannot express hand-crafted models.",
+                f"Set space.name={PLUS}, or name architecture files.",
+            )
+        shape = InputShape.of(schema, width)
+        for model in [known] if known is not None else [one for one in ZOO if fits(one, schema.n_sparse)]:
+            try:
+                yield Seed(model, encode(model, shape), hand_crafted=True)
+            except RecnasError as error:
+                raise ConfigError(f"search.seeds: {model} does not fit: {error.what}", error.fix) from None
+        return
+    if ":" not in name and not name.endswith(".json") and not Path(name).exists():
+        raise ConfigError(
+            f"search.seeds has {name!r}, which is no model; {nearest(name, [EVERY, *ZOO])}",
+            f"Seeds are {EVERY}, names of hand-crafted models, ARCH.json or RUN:best.",
+        )
+    arch = named_arch(name)
+    if space.name == PLUS and arch.space != PLUS:
+        arch = from_nasrec(arch)
+    if arch.space != space.name:
+        raise ConfigError(
+            f"search.seeds: {name} is an architecture of {arch.space}, and this search has the space {space.name}.",
+            f"Set space.name={arch.space if arch.space == PLUS else PLUS}, which holds it, or leave it out.",
+        )
+    yield Seed(name, arch)

@@ -1,0 +1,238 @@
+"""Searches that begin with seeds and end with a race: what is left behind, resuming, mistakes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recnas.cli.main import main
+from recnas.engines.execution import Execution
+from recnas.errors import ConfigError, RunError
+from recnas.evaluators.race import RungDone, RungRequest, RungWork
+from recnas.jobs.search import search
+from recnas.runs.read import read_run
+from recnas.runs.records import Entrant, RungTraining, Trained
+from recnas.serve.load import load_trained
+from recnas.space.nasrec import NasrecSpace
+from recnas.space.nasrec.json import dump_arch
+from recnas.space.plus.convert import from_nasrec
+from recnas.tasks.ctr import CtrTask
+from recnas.tasks.forecast import forecast
+from recnas.train.recipe import recipe_of
+from recnas.train.settings import TrainSettings
+from tests.jobs.race_helpers import PLUS, small_race
+from tests.jobs.search_helpers import as_yaml, what_counts
+
+TWO = {"brackets": 2, "budget": 24, "seeds": 2}
+
+
+@pytest.fixture(scope="module")
+def finished(short_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("race") / "run"
+    search(small_race(short_data.path, TWO), out)
+    return out
+
+
+def lines_of(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+
+
+def test_seeds_are_proposed_first_and_enter_the_race(finished: Path):
+    run = read_run(finished)
+    assert [one.origin for one in run.candidates] == ["seed"] * 3 + ["random"] * 6
+    entrants = run.of(Entrant)
+    first = [one for one in entrants if one.bracket == 0]
+    assert {one.why for one in first} == {"seed", "search"}
+    assert next(one.name for one in first if one.why == "seed") == "lr"
+    assert {one.why for one in entrants if one.bracket == 1} <= {"ranker", "mutation", "recipe"}
+    assert [one.number for one in entrants] == list(range(len(entrants)))
+
+
+def test_the_best_of_each_rung_go_on_and_the_budget_holds(finished: Path, short_data):
+    run = read_run(finished)
+    result, rungs = run.result, run.of(RungTraining)
+    assert result is not None
+    assert result.race is not None
+    by = {(line.entrant, line.seed, line.rung): line for line in rungs}
+    entrants = {one.number: one for one in run.of(Entrant)}
+    for bracket in (0, 1):
+        for rung in (0, 1):
+            here = [
+                line
+                for (number, seed, at), line in by.items()
+                if entrants[number].bracket == bracket and at == rung and seed == 0
+            ]
+            best = sorted(here, key=lambda line: (line.valid["logloss"], line.entrant))[: max(1, len(here) // 2)]
+            assert {line.entrant for line in best} == {
+                number
+                for number, seed, at in by
+                if entrants[number].bracket == bracket and at == rung + 1 and seed == 0
+            }
+    spent = sum(max(line.trained_rows for line in rungs if (line.entrant, line.seed) == one) for one in {
+        (line.entrant, line.seed) for line in rungs
+    })  # fmt: skip
+    assert spent == result.race.trained_rows <= result.race.budget_rows == 24 * short_data.rows("train")
+    finals = {number for number, _, at in by if at == 2}
+    means = {
+        number: sum(max((line for line in rungs if (line.entrant, line.seed) == (number, seed)), key=lambda line: line.rung).valid["logloss"] for seed in (0, 1)) / 2
+        for number in finals
+    }  # fmt: skip
+    winner = min(means, key=lambda number: (means[number], number))
+    assert entrants[winner].key == result.winner.key
+    assert entrants[winner].recipe == result.race.recipe
+    assert result.valid["logloss"] == pytest.approx(means[winner])
+    assert {line.key for line in run.of(Trained)} == {entrants[number].key for number in finals}
+
+
+def test_the_last_state_of_the_winner_is_the_model(finished: Path, short_data):
+    run = read_run(finished)
+    assert run.result is not None
+    assert not (finished / "race").exists(), "checkpoints of the race are removed at its end"
+    assert [line.seed for line in run.winner_trainings] == [0, 1]
+    valid = [line.valid["logloss"] for line in run.winner_trainings if line.valid]
+    assert valid == pytest.approx(
+        [line.valid["logloss"] for line in run.of(Trained) if line.key == run.result.winner.key]
+    )
+    model = load_trained(f"{finished}:best")
+    assert model.key == run.result.winner.key
+    assert recipe_of(model.settings) == pytest.approx(run.result.race.recipe)
+    lines = lines_of(finished)
+    assert not [line for line in lines if "test" in line], "test was read before the choice was made"
+    assert run.result.test["logloss"] > 0
+
+
+@pytest.mark.parametrize("keep", [0.5, 0.7, 0.8, 0.95])
+def test_a_ledger_cut_anywhere_gives_the_same_end(finished: Path, short_data, tmp_path: Path, keep: float):
+    """Without any checkpoint left, trainings begin again and arrive at the same."""
+    out = tmp_path / "run"
+    shutil.copytree(finished, out)
+    lines = (out / "ledger.jsonl").read_text().splitlines(keepends=True)
+    (out / "ledger.jsonl").write_text("".join(lines[: int(keep * len(lines))]))
+    for name in ("result.json", "winner.json"):
+        (out / name).unlink()
+    shutil.rmtree(out / "winner")
+    search(small_race(short_data.path, TWO), out, Execution(workers=2))
+    assert what_counts(out) == what_counts(finished)
+
+
+def test_another_race_is_not_continued(finished: Path, short_data, tmp_path: Path):
+    out = tmp_path / "run"
+    shutil.copytree(finished, out)
+    with pytest.raises(RunError, match="budget"):
+        search(small_race(short_data.path, {**TWO, "budget": 25}), out)
+
+
+def test_report_watch_compare_and_predict_know_the_race(finished: Path, short_data, short_file: Path, tmp_path: Path, capsys):  # fmt: skip
+    assert main(["watch", str(finished), "--once"]) == 0
+    said = capsys.readouterr().out
+    assert "race" in said
+    assert main(["report", str(finished), "-o", str(tmp_path / "report.html")]) == 0
+    assert "race" in (tmp_path / "report.html").read_text()
+    args = ["compare", "--data", str(short_data.path), "--models", "lr", f"{finished}:best"]
+    assert main([*args, "--seeds", "1", "--workers", "1", "--quiet", "--out", str(tmp_path / "c"), "epochs=1"]) == 0
+    result = read_run(finished).result
+    trained = [line for line in lines_of(tmp_path / "c") if line.get("model", "").endswith(":best")]
+    assert result is not None
+    assert {name: trained[-1]["choice"][name] for name in result.race.changed} == result.race.changed
+    (tmp_path / "rows.tsv").write_text("\n".join(short_file.read_text().splitlines()[:50]) + "\n")
+    assert main(["predict", f"{finished}:best", "--raw", str(tmp_path / "rows.tsv"), "--quiet"]) == 0
+
+
+def test_a_seed_without_scores_races_all_the_same(short_data, tmp_path: Path):
+    """Final MLP has more blocks than the supernet."""
+    config = small_race(
+        short_data.path,
+        {"recipes": 1},
+        search={"method": "evolution", "population": 4, "generations": 0, "children": 2, "tournament": 2, "seeds": ["finalmlp"]},
+    )  # fmt: skip
+    search(config, tmp_path / "run")
+    run = read_run(tmp_path / "run")
+    assert run.candidates[0].failed is not None
+    assert "finalmlp" in [one.name for one in run.of(Entrant)]
+    assert run.result is not None
+    assert run.result.race.whole >= 1
+
+
+def test_diverging_entrants_drop_out_and_a_race_without_any_left_says_so(short_data, tmp_path: Path, monkeypatch):
+    train, diverging = RungWork._train, {"0", "3"}
+
+    def some_diverge(work: RungWork, data: Any, space: Any, request: RungRequest) -> RungDone:
+        if request.name.split("-")[0] in diverging:
+            return RungDone(0.0, 1, failed="the loss became nan")
+        return train(work, data, space, request)
+
+    monkeypatch.setattr(RungWork, "_train", some_diverge)
+    config = small_race(short_data.path, {"recipes": 1})
+    result = search(config, tmp_path / "some")
+    lines = read_run(tmp_path / "some").of(RungTraining)
+    assert result.race is not None
+    assert result.race.failed == 2
+    assert {line.entrant for line in lines if line.rung > 0}.isdisjoint({0, 3})
+    diverging |= {str(number) for number in range(20)}
+    with pytest.raises(RunError, match="every training of the race failed: the loss became nan"):
+        search(config, tmp_path / "all")
+
+
+def test_a_race_on_fewer_rows_ends_with_a_training_on_all_of_them(short_data, tmp_path: Path):
+    race = {"budget": 8, "rungs": [0.5], "eta": 2, "brackets": 2, "recipes": 2}
+    train = {"epochs": 2, "batch_size": 128}
+    config = small_race(short_data.path, final={"rows": 800, "train": train, "race": race})
+    result = search(config, tmp_path / "run")
+    run = read_run(tmp_path / "run")
+    assert result.race is not None
+    assert result.race.trained_rows <= result.race.budget_rows == 8 * 800
+    assert run.winner_manifest is not None
+    settings = TrainSettings.model_validate(run.winner_manifest.settings)
+    assert recipe_of(settings) == pytest.approx(result.race.recipe)
+    (winner,) = run.winner_trainings
+    assert winner.steps == 2 * -(-short_data.rows("train") // settings.batch_size)
+
+
+def test_the_forecast_of_a_race_goes_by_its_budget(short_data):
+    found = [forecast(small_race(short_data.path, {"budget": budget}), 1) for budget in (10, 1000)]
+    raced = [next(phase for phase in one.phases if phase.name == "finalists") for one in found]
+    assert f"{1000 * short_data.rows('train'):,} rows" in raced[1].what
+    assert raced[1].minutes / raced[0].minutes == pytest.approx(100, rel=0.5)
+    assert all("reads test" in one.phases[-1].what for one in found)
+
+
+def test_limits_that_exclude_every_seed_are_said(short_data, tmp_path: Path, capsys):
+    config = small_race(short_data.path, limits={"params": 20_000}, search={"method": "random", "candidates": 2, "seeds": ["dnn"]})  # fmt: skip
+    path = as_yaml(
+        config.model_copy(update={"final": config.final.model_copy(update={"race": None})}), tmp_path / "c.yaml"
+    )
+    assert main(["search", str(path), "--out", str(tmp_path / "run"), "--workers", "1"]) == 0
+    assert "all seeds are outside the limits (dnn)" in capsys.readouterr().err
+    assert all(one.origin == "random" for one in read_run(tmp_path / "run").candidates)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"search": {"method": "random", "candidates": 2, "seeds": ["zoo"]}}, "begins with 2 at most"),
+        ({"search": {"method": "random", "candidates": 2, "seeds": ["deepfn"]}}, "did you mean 'deepfm'"),
+        ({"space": {"name": "nasrec-small"}}, "space.name=nasrec-plus"),
+        ({"race": {"budget": 2.5}}, r"final\.race\.budget=3"),
+        ({"race": {"rungs": [1, 3]}}, r"final\.race\.rungs"),
+    ],
+)
+def test_mistakes_are_refused_before_anything_is_spent(short_data, changes: dict[str, Any], said: str):
+    with pytest.raises(ConfigError) as caught:
+        CtrTask(small_race(short_data.path, **changes))
+    assert re.search(said, str(caught.value))
+
+
+def test_the_winner_of_a_run_and_a_published_architecture_are_seeds(finished: Path, short_data, tmp_path: Path):
+    arch = NasrecSpace("nasrec-full", blocks=3).sample(np.random.default_rng(1))
+    (tmp_path / "arch.json").write_text(dump_arch(arch))
+    names = [f"{finished}:best", str(tmp_path / "arch.json"), "zoo"]
+    task = CtrTask(small_race(short_data.path, search={"method": "random", "candidates": 30, "seeds": names}))
+    assert len(task.seeds) == 2 + 18 - (read_run(finished).result.race.name is not None)
+    assert task.seeds[1].arch == from_nasrec(arch)
+    assert PLUS["name"] == {seed.arch.space for seed in task.seeds}.pop()
