@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 import torch
 from safetensors import safe_open
 from torch import Tensor
@@ -67,7 +66,7 @@ def save(
     Later steps are removed: they were damaged, or belong to a run that went on from an earlier step since.
 
     Args:
-        facts: the rest of the state, as JSON: loader position, `random_state()`, anything.
+        facts: the rest of the state, as JSON: loader position, anything.
         made_from: what must be the same to continue (data fingerprint, space description); see `load`.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -141,52 +140,6 @@ def _open(
     with safe_open(path / TENSORS, framework="pt", device=str(device)) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     return Checkpoint(path, int(state["step"]), tensors, state["facts"], state["made_from"])
-
-
-# Random state
-
-
-def random_state(**generators: np.random.Generator | torch.Generator) -> dict[str, Any]:
-    """Global torch state (CPU and every GPU) and the given generators, as JSON."""
-    return {
-        "torch": _hex(torch.get_rng_state()),
-        "cuda": [_hex(state) for state in torch.cuda.get_rng_state_all()] if torch.cuda.is_available() else [],
-        "generators": {
-            name: _hex(rng.get_state()) if isinstance(rng, torch.Generator) else _plain(rng.bit_generator.state)
-            for name, rng in generators.items()
-        },
-    }
-
-
-def restore_random_state(state: Mapping[str, Any], **generators: np.random.Generator | torch.Generator) -> None:
-    """Put back what `random_state` returned, into the same generators."""
-    if set(generators) != set(state["generators"]):
-        raise RunError(
-            f"the checkpoint holds random generators {sorted(state['generators'])}, this run has {sorted(generators)}."
-        )
-    torch.set_rng_state(_unhex(state["torch"]))
-    if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all([_unhex(text) for text in state["cuda"]])
-    for name, rng in generators.items():
-        if isinstance(rng, torch.Generator):
-            rng.set_state(_unhex(state["generators"][name]))
-        else:
-            rng.bit_generator.state = state["generators"][name]
-
-
-def _hex(state: Tensor) -> str:
-    return state.numpy().tobytes().hex()
-
-
-def _unhex(text: str) -> Tensor:
-    return torch.tensor(list(bytes.fromhex(text)), dtype=torch.uint8)
-
-
-def _plain(value: Any) -> Any:
-    """Numpy's state without numpy types; some bit generators keep arrays in it."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 # Files

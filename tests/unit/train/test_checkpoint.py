@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -18,7 +17,7 @@ from recnas.data.schema import Schema
 from recnas.errors import RunError
 from recnas.model.embeddings import build_embeddings
 from recnas.train import checkpoint
-from recnas.train.checkpoint import latest, load, load_latest, random_state, restore_random_state, save
+from recnas.train.checkpoint import latest, load, load_latest, save
 
 torch.set_num_threads(1)
 
@@ -205,28 +204,6 @@ def test_a_kill_at_every_stage_leaves_a_good_one(tmp_path: Path, monkeypatch: py
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
         check_after_crash(folder, some_tensors(2))
-
-
-def test_random_state_continues_exactly() -> None:
-    numpy_rng, torch_rng = np.random.default_rng(5), torch.Generator().manual_seed(5)
-    numpy_rng.standard_normal(3)
-    mersenne = np.random.Generator(np.random.MT19937(1))
-    generators = {"paths": numpy_rng, "init": torch_rng, "old": mersenne}
-    state = json.loads(json.dumps(random_state(**generators)))
-
-    def draw() -> list[float]:
-        return [
-            numpy_rng.random(),
-            float(torch.rand((), generator=torch_rng)),
-            mersenne.random(),
-            float(torch.rand(())),
-        ]
-
-    first = draw()
-    restore_random_state(state, **generators)
-    assert draw() == first
-    with pytest.raises(RunError, match="random generators"):
-        restore_random_state(state, paths=numpy_rng)
 
 
 def test_what_cannot_be_saved_is_named(tmp_path: Path) -> None:
