@@ -16,14 +16,14 @@ import argparse
 from recnas.cli.options import (
     add_data,
     add_engine,
-    add_json,
+    add_output,
+    add_workers,
     execution,
     names_in,
     print_json,
     table,
     take_data,
 )
-from recnas.machine import default_workers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,13 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="import: what the authors publish, or a .parquet or .csv; build: a table to continue",
     )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=default_workers(),
-        metavar="N",
-        help="build: processes of one thread (default: all cores)",
-    )
+    add_workers(parser, "build: processes of one thread (default: all cores)")
     parser.add_argument(
         "--methods", nargs="+", default=["evolution", "local", "random"], metavar="NAME", help="regret: searchers"
     )
@@ -75,8 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--proxies", default="sigeo", metavar="a,b,c", help="with --supernet (default: sigeo); several also vote"
     )
     add_engine(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_json(parser)
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from recnas.cli.options import add_data, add_engine, add_json, execution, print_json, table, take_data
+from recnas.cli.options import add_data, add_engine, add_output, add_workers, execution, print_json, table, take_data
 from recnas.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,16 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="20x",
         help="instead of --tune: trials of each model until they have trained on this many times the training rows",
     )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="processes of one thread (default: all cores); changes no figure but speeds",
-    )
+    add_workers(parser, "processes of one thread (default: all cores); changes no figure but speeds")
     parser.add_argument("--keep", action="store_true", help="keep the weights of every final training")
     add_engine(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_json(parser)
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recnas.cli.options import add_engine, add_json, execution, names_in, print_json, table
+from recnas.cli.options import add_engine, add_output, add_workers, execution, names_in, print_json, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,10 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batches", type=int, default=4, metavar="K", help="scoring batches (default: 4)")
     parser.add_argument("--batch-size", type=int, default=512, metavar="N", help="rows of each (default: 512)")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes of one thread")
+    add_workers(parser, "processes of one thread", default=1)
     add_engine(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_json(parser)
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

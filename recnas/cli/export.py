@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_json, print_json
+from recnas.cli.options import add_output, print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", metavar="DIR", help="the prepared data set, if it is not where the run was trained on it"
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_json(parser)
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_data, add_json, print_json, table, with_data
+from recnas.cli.options import add_data, add_json, add_workers, print_json, table, with_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", help="a YAML file, or the name of a shipped config")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings by dotted key")
     add_data(parser, "a prepared data set (default: the config's)")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes of one thread (default: all cores)")
+    add_workers(parser, "processes of one thread (default: all cores)")
     add_json(parser)
 
 

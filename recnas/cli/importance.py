@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from recnas.cli.options import add_json, count, names_in, print_json, table
+from recnas.cli.options import add_output, count, names_in, print_json, table
 from recnas.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of rows and permutations (default: 0)")
     parser.add_argument("-o", dest="out", metavar="FILE.csv", help="also write the table")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_json(parser)
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

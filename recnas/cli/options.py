@@ -79,13 +79,12 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_workers(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="processes of one thread (default: all cores); never changes the result",
-    )
+def add_workers(
+    parser: argparse._ActionsContainer,
+    help: str = "processes of one thread (default: all cores); never changes the result",
+    default: int | None = None,
+) -> None:
+    parser.add_argument("--workers", type=int, default=default, metavar="N", help=help)
 
 
 def execution(args: argparse.Namespace) -> Execution:
@@ -96,8 +95,14 @@ def execution(args: argparse.Namespace) -> Execution:
     return Execution.of(args.workers, args.quiet, engine, address)
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+def add_json(parser: argparse.ArgumentParser, help: str = "print one JSON object instead of text") -> None:
+    parser.add_argument("--json", action="store_true", help=help)
+
+
+def add_output(parser: argparse.ArgumentParser, json: str = "print one JSON object instead of text") -> None:
+    """--quiet and --json, of a command that shows how far it is."""
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_json(parser, json)
 
 
 def print_json(value: Any) -> None:

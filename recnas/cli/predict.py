@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_json, count, print_json
+from recnas.cli.options import add_output, count, print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--side", nargs="+", default=[], metavar="FILE", help="side files that are not beside the raw file"
     )
     parser.add_argument("--batch", type=count, metavar="N", help="rows per forward pass (default: that of evaluation)")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_json(parser)
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from recnas.cli.options import add_json, byte_size, count, print_json
+from recnas.cli.options import add_output, byte_size, count, print_json
 from recnas.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="with --engine spark: local[4], spark://HOST:7077, yarn, ... (default: this machine)",
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_json(parser)
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,8 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from recnas.cli.options import add_engine, execution, names_in, print_json, table
-from recnas.machine import default_workers
+from recnas.cli.options import add_engine, add_output, add_workers, execution, names_in, print_json, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,16 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--random", type=int, metavar="N", help="draw N architectures from the space of the run")
     source.add_argument("--list", action="store_true", help="say what proxies there are and stop")
     parser.add_argument("--proxies", default="sigeo", metavar="a,b,c", help="which scores (default: sigeo)")
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=default_workers(),
-        metavar="N",
-        help="processes of one thread (default: all cores)",
-    )
+    add_workers(parser, "processes of one thread (default: all cores)")
     add_engine(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    parser.add_argument("--json", action="store_true", help="print one JSON line per architecture")
+    add_output(parser, "print one JSON line per architecture")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,7 +11,16 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_data, add_engine, add_json, execution, print_json, take_data, with_data
+from recnas.cli.options import (
+    add_data,
+    add_engine,
+    add_output,
+    add_workers,
+    execution,
+    print_json,
+    take_data,
+    with_data,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,15 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data(parser, "a prepared data set (default: the config's)")
     parser.add_argument("--out", metavar="RUN", help="run directory")
     parser.add_argument("--resume", metavar="RUN", help="continue this run with the settings it was started with")
-    parser.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="processes of one thread (default: all cores); never changes the result",
-    )
+    add_workers(parser)
     add_engine(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_json(parser)
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

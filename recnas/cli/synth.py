@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_json, count, print_json
+from recnas.cli.options import add_output, count, print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also write the true click probability of every row (FILE.p.npy)",
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_json(parser)
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

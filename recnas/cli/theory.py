@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from recnas.cli.options import add_json, execution, print_json, table
+from recnas.cli.options import add_output, add_workers, execution, print_json, table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,9 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the inputs and weights")
     parser.add_argument("--out", metavar="RUN", help="experiment1: run directory")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="experiment1: processes of one thread")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_json(parser)
+    add_workers(parser, "experiment1: processes of one thread", default=1)
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_data, add_json, print_json, take_data
+from recnas.cli.options import add_data, add_output, print_json, take_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="RUN", help="run directory")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="how many trainings (default: 1)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed (default: 0)")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_json(parser)
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

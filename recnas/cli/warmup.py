@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_data, add_json, print_json, with_data
+from recnas.cli.options import add_data, add_output, print_json, with_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,8 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_data(parser, "a prepared data set (default: the config's)")
     parser.add_argument("--out", required=True, metavar="RUN", help="run directory")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_json(parser)
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
