@@ -36,7 +36,7 @@ def came_from(result: SearchResult) -> str:
         "seed": f"a seed{known}",
         "search": f"candidate {number}",
         "ranker": f"candidate {number}, chosen by the ranker",
-        "mutation": f"a mutation of what descends from candidate {number}",
+        "mutation": f"a mutation in the line of candidate {number}",
         "recipe": f"candidate {number}{known} with a further recipe",
     }
     return ways[race.why]
