@@ -36,7 +36,7 @@ def came_from(result: SearchResult) -> str:
         "seed": f"a seed{known}",
         "search": f"candidate {number}",
         "ranker": f"candidate {number}, chosen by the ranker",
-        "mutation": f"a mutation of what descends from candidate {number}",
+        "mutation": f"a mutation in the line of candidate {number}",
         "recipe": f"candidate {number}{known} with a further recipe",
     }
     return ways[race.why]
@@ -53,9 +53,10 @@ def race_lines(result: SearchResult) -> Iterator[str]:
         + (f"; the budget ended {race.cut} of them" if race.cut else "")
     )
     yield f"the winner is {came_from(result)}, and {recipe_of_the_winner(race).removeprefix('the winner ')}"
-    mine = result.valid.get(result.metric)
-    if race.hand_crafted is None:
-        yield "no hand-crafted model was trained to the end"
-    elif race.name is None and mine is not None and race.hand_crafted_valid is not None:
-        less = mine - race.hand_crafted_valid
-        yield f"the best hand-crafted model of the race is {race.hand_crafted}; validation {result.metric} of the winner less its own: {less:+.5f}"
+    if race.name is None and race.hand_crafted is not None:
+        rung = race.hand_crafted_rung
+        where = "was trained to its end too" if rung is None else f"dropped out on rung {rung + 1}"
+        said = f"the best hand-crafted model of the race, {race.hand_crafted}, {where}"
+        if race.hand_crafted_valid is not None and race.winner_valid is not None:
+            said += f"; validation {result.metric} of the winner less its own there: {race.winner_valid - race.hand_crafted_valid:+.5f}"
+        yield said

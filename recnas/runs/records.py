@@ -317,8 +317,10 @@ class RaceResult(Record):
     changed: dict[str, Any] = {}  # in it, against the settings of final.train
     why: str  # the winner entered
     name: str | None = None  # of the hand-crafted model that won
-    hand_crafted: str | None = None  # the best one that was trained to the end
-    hand_crafted_valid: float | None = None
+    hand_crafted: str | None = None  # the one that came furthest, and of these the best
+    hand_crafted_rung: int | None = None  # from 0, where it dropped out; None: it was trained to its end
+    hand_crafted_valid: float | None = None  # there
+    winner_valid: float | None = None  # of the winner at the same place
 
 
 class SearchResult(Record):

@@ -105,9 +105,9 @@ class Race:
 
     def result(self, winner: Entrant, changed: Mapping[str, Any], metric: str) -> RaceResult:
         """What was spent, and the best hand-crafted model beside the winner; `metric` is what validation judges by."""
-        known = next((one for one in self.order(self.finalists) if one.name is not None), None)
-        values = [] if known is None else [line.valid.get(metric) for line in self.trainings_of(known)]
-        judged = [value for value in values if value is not None]
+        known = next((one for one in self._by_progress() if one.name is not None), None)
+        rung = None if known is None or known in self.finalists else self.trainings_of(known)[0].rung
+        theirs, mine = (self._mean_at(one, rung, metric) for one in (known, winner if known is not None else None))
         return RaceResult(
             entrants=len(self.entrants),
             architectures=len({one.key for one in self.entrants}),
@@ -121,9 +121,21 @@ class Race:
             changed=dict(changed),
             why=winner.why,
             name=winner.name,
-            hand_crafted=None if known is None or not judged else known.name,
-            hand_crafted_valid=fmean(judged) if judged else None,
+            hand_crafted=None if known is None else known.name,
+            hand_crafted_rung=rung,
+            hand_crafted_valid=theirs,
+            winner_valid=mine,
         )
+
+    def _mean_at(self, entrant: Entrant | None, rung: int | None, metric: str) -> float | None:
+        """Over the seeds that came to a rung, or to the end; None where it is not known."""
+        if entrant is None:
+            return None
+        lines = self.trainings_of(entrant)
+        if rung is not None:
+            lines = [line for line in self._told[entrant.number, self._first_seed] if line.rung == rung]
+        values = [value for line in lines if (value := line.valid.get(metric)) is not None]
+        return fmean(values) if values and len(values) == len(lines) else None
 
     # Brackets
 
@@ -211,7 +223,8 @@ class Race:
 
     def _by_progress(self) -> list[Entrant]:
         """All entrants: those that came furthest first, and of these the best."""
-        furthest = {one.number: max(line.rung for line in self.trainings_of(one)) for one in self.entrants}
+        end = len(self.settings.rungs)  # whoever came there was trained to its end, in one part or in two
+        furthest = {one.number: min(end, max(line.rung for line in self.trainings_of(one))) for one in self.entrants}
         return sorted(self.entrants, key=lambda one: (-furthest[one.number], self.value(one), one.number))
 
 

@@ -268,3 +268,34 @@ def test_small_parts():
     assert list(in_turns("abc", "1", "xy")) == ["a", "1", "x", "b", "y", "c"]
     assert root_of(7, {7: (5, 1), 5: (2,), 2: ()}) == 2
     assert genes({"blocks": [{"ops": ["cross", "deep"]}, {"ops": ["cross"]}], "n": 3}) == {"has cross": 2.0, "has deep": 1.0}  # fmt: skip
+
+
+def test_whoever_was_trained_to_its_end_came_equally_far():
+    """One that ends early needs one part of the last rung, one that does not has two."""
+    one = race(contenders(6, 6), epochs=20, budget=40, brackets=1, eta=2)
+    told = run(one, falling, ends_at=lambda key: 2500 if key < "seed" else 10**9)
+    assert {line.rung for lap, line in told if lap.entrant in one.finalists} == {0, 1, 2, 3}
+    assert one._by_progress()[: len(one.finalists)] == one.order(one.finalists)
+
+
+@pytest.mark.parametrize("seeds_lead", [True, False])
+def test_the_best_hand_crafted_model_is_named_with_the_winner_at_the_same_place(seeds_lead: bool):
+    def curve(key: str, recipe: dict[str, Any], rows: int) -> float:
+        return falling(key, recipe, rows) + 0.3 * (key.startswith("seed") != seeds_lead)
+
+    one = race(contenders(4, 20), budget=60, brackets=1, recipes=1, eta=2, seeds=2)
+    told = run(one, curve)
+    assert one.winner is not None
+    result = one.result(one.winner, {}, "loss")
+    hand = {e.number: e.name for e in one.entrants if e.name is not None}
+    rung = max(line.rung for _, line in told if line.entrant in hand)
+    if seeds_lead:
+        assert result.hand_crafted == result.name == one.winner.name
+        assert result.hand_crafted_rung is None
+        assert result.hand_crafted_valid == result.winner_valid == pytest.approx(one.value(one.winner))
+        return
+    there = {line.entrant: line.valid["loss"] for _, line in told if line.rung == rung and line.seed == 5}
+    best = min(hand.keys() & there.keys(), key=lambda number: there[number])
+    assert (result.hand_crafted, result.hand_crafted_rung) == (hand[best], rung)
+    assert (result.hand_crafted_valid, result.winner_valid) == (there[best], there[one.winner.number])
+    assert result.name is None
