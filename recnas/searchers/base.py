@@ -40,12 +40,13 @@ from typing import Any, ClassVar, Generic
 
 import numpy as np
 
-from recnas.config import Settings
 from recnas.errors import RunError
 from recnas.runs.records import Candidate, Record
 from recnas.searchers.limits import Gate
 from recnas.searchers.objective import Objectives, fronts
+from recnas.searchers.pool import PoolScores
 from recnas.searchers.proposal import Outcome, Proposal
+from recnas.searchers.settings import SearcherSettings
 from recnas.seeds import SEARCHER, stream
 from recnas.space.base import ArchT, Space
 
@@ -64,12 +65,13 @@ class Searcher(ABC, Generic[ArchT]):
         space: where architectures come from.
         objectives: names and directions of the values that will be told.
         seed: whole number from 0 up; with `name` it fixes every random draw.
-        redraws: how often a duplicate is drawn again before it is proposed as known.
+        settings: of `settings_class`; its defaults if None. `redraws` bounds how often a duplicate is drawn again.
         gate: limits that every proposal meets; none by default.
+        pool_scores: training-free scores, for those that rank a pool.
     """
 
     name: ClassVar[str]
-    settings_class: ClassVar[type[Settings]]
+    settings_class: ClassVar[type[SearcherSettings]]
     ranks_a_pool: ClassVar[bool] = False  # whether it ranks a pool by training-free scores
 
     def __init__(
@@ -77,21 +79,28 @@ class Searcher(ABC, Generic[ArchT]):
         space: Space[ArchT],
         objectives: Objectives,
         seed: int,
-        redraws: int,
+        settings: SearcherSettings | None = None,
         gate: Gate[ArchT] | None = None,
+        pool_scores: PoolScores | None = None,
     ) -> None:
+        self.settings: Any = settings or self.settings_class.model_validate({})
+        self.seed = seed
         self.space = space
         self.objectives = objectives
         self.gate = gate or Gate(space)
         self.rng = stream(seed, SEARCHER + self.name)
         self.history: list[Outcome[ArchT]] = []  # everything told, by index
-        self._redraws = redraws
+        self._redraws: int = self.settings.redraws
         self._made: list[Proposal[ArchT]] = []  # everything proposed, by index; `history` trails behind
         self._handed = 0  # how many of those the caller has
         self._first_index: dict[str, int] = {}  # by key
         self.seeds: list[ArchT] = []  # proposed before anything is drawn, by searchers that draw their first proposals
         self.seeds_left_out: list[ArchT] = []  # those of them that a limit excludes, once the first were proposed
+        self._begin(pool_scores)
         self._source = self._batches()
+
+    def _begin(self, pool_scores: PoolScores | None) -> None:
+        """Prepare what the first proposals need: a pool, a policy."""
 
     @property
     @abstractmethod

@@ -24,11 +24,10 @@ import numpy as np
 from recnas.searchers.base import Searcher
 from recnas.searchers.decisions import Probabilities, decisions_of, draw
 from recnas.searchers.fidelity import FidelitySpace, Rung
-from recnas.searchers.limits import Gate
-from recnas.searchers.objective import Objectives
+from recnas.searchers.pool import PoolScores
 from recnas.searchers.proposal import Outcome, Proposal
 from recnas.searchers.settings import BohbSettings
-from recnas.space.base import ArchT, Space
+from recnas.space.base import ArchT
 
 
 class Bohb(Searcher[ArchT]):
@@ -36,20 +35,13 @@ class Bohb(Searcher[ArchT]):
 
     name = "bohb"
     settings_class = BohbSettings
+    settings: BohbSettings
 
-    def __init__(
-        self,
-        space: Space[ArchT],
-        objectives: Objectives,
-        seed: int,
-        settings: BohbSettings | None = None,
-        gate: Gate[ArchT] | None = None,
-    ) -> None:
-        self.settings = settings or BohbSettings()
+    def _begin(self, pool_scores: PoolScores | None) -> None:
+        space = self.space
         self.levels = space.levels if isinstance(space, FidelitySpace) else 1
         base = space.base if isinstance(space, FidelitySpace) else space
         self.decisions = decisions_of(base, self.name)
-        super().__init__(space, objectives, seed, self.settings.redraws, gate)
 
     @property
     def total(self) -> int:

@@ -28,11 +28,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from recnas.searchers.base import Searcher
-from recnas.searchers.limits import Gate
-from recnas.searchers.objective import Objectives, fronts
+from recnas.searchers.objective import fronts
 from recnas.searchers.proposal import Proposal
 from recnas.searchers.settings import EvolutionSettings
-from recnas.space.base import ArchT, Space
+from recnas.space.base import ArchT
 
 
 class Evolution(Searcher[ArchT]):
@@ -40,17 +39,7 @@ class Evolution(Searcher[ArchT]):
 
     name = "evolution"
     settings_class = EvolutionSettings
-
-    def __init__(
-        self,
-        space: Space[ArchT],
-        objectives: Objectives,
-        seed: int,
-        settings: EvolutionSettings | None = None,
-        gate: Gate[ArchT] | None = None,
-    ) -> None:
-        self.settings = settings or EvolutionSettings()
-        super().__init__(space, objectives, seed, self.settings.redraws, gate)
+    settings: EvolutionSettings
 
     @property
     def total(self) -> int:

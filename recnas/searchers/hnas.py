@@ -28,13 +28,11 @@ import numpy as np
 from recnas.errors import ConfigError
 from recnas.searchers.base import Searcher
 from recnas.searchers.bayes import Point, suggest
-from recnas.searchers.limits import Gate
-from recnas.searchers.objective import Objectives
 from recnas.searchers.pool import Pool, PoolScores, ScoreMatrix, require_scores
 from recnas.searchers.proposal import Proposal
 from recnas.searchers.settings import HnasSettings
 from recnas.seeds import stream_seed
-from recnas.space.base import ArchT, Space
+from recnas.space.base import ArchT
 
 
 class Hnas(Searcher[ArchT]):
@@ -46,22 +44,12 @@ class Hnas(Searcher[ArchT]):
 
     name = "hnas"
     settings_class = HnasSettings
+    settings: HnasSettings
     ranks_a_pool = True
 
-    def __init__(
-        self,
-        space: Space[ArchT],
-        objectives: Objectives,
-        seed: int,
-        settings: HnasSettings | None = None,
-        gate: Gate[ArchT] | None = None,
-        pool_scores: PoolScores | None = None,
-    ) -> None:
-        self.settings = settings or HnasSettings()
-        self.seed = seed
+    def _begin(self, pool_scores: PoolScores | None) -> None:
         names = [self.settings.metric, *([self.settings.kappa] if self.settings.kappa else [])]
-        self.pool = Pool(space, require_scores(pool_scores, self.name), names)
-        super().__init__(space, objectives, seed, self.settings.redraws, gate)
+        self.pool = Pool(self.space, require_scores(pool_scores, self.name), names)
         self._units: tuple[float, float] | None = None  # of M and kappa; fixed by the first draw
         self._top = 1.0  # highest root of nu, in those units
         self._points: list[Point] = []  # by index

@@ -16,11 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from recnas.searchers.base import Searcher
-from recnas.searchers.limits import Gate
-from recnas.searchers.objective import Objectives
 from recnas.searchers.proposal import Proposal
 from recnas.searchers.settings import LocalSettings
-from recnas.space.base import ArchT, Space
+from recnas.space.base import ArchT
 
 
 class LocalSearch(Searcher[ArchT]):
@@ -28,17 +26,7 @@ class LocalSearch(Searcher[ArchT]):
 
     name = "local"
     settings_class = LocalSettings
-
-    def __init__(
-        self,
-        space: Space[ArchT],
-        objectives: Objectives,
-        seed: int,
-        settings: LocalSettings | None = None,
-        gate: Gate[ArchT] | None = None,
-    ) -> None:
-        self.settings = settings or LocalSettings()
-        super().__init__(space, objectives, seed, self.settings.redraws, gate)
+    settings: LocalSettings
 
     @property
     def total(self) -> int:

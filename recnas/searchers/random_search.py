@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from recnas.searchers.base import Searcher
-from recnas.searchers.limits import Gate
-from recnas.searchers.objective import Objectives
 from recnas.searchers.proposal import Proposal
 from recnas.searchers.settings import RandomSettings
-from recnas.space.base import ArchT, Space
+from recnas.space.base import ArchT
 
 
 class RandomSearch(Searcher[ArchT]):
@@ -17,17 +15,7 @@ class RandomSearch(Searcher[ArchT]):
 
     name = "random"
     settings_class = RandomSettings
-
-    def __init__(
-        self,
-        space: Space[ArchT],
-        objectives: Objectives,
-        seed: int,
-        settings: RandomSettings | None = None,
-        gate: Gate[ArchT] | None = None,
-    ) -> None:
-        self.settings = settings or RandomSettings()
-        super().__init__(space, objectives, seed, self.settings.redraws, gate)
+    settings: RandomSettings
 
     @property
     def total(self) -> int:

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from recnas.searchers.base import Searcher
-from recnas.searchers.limits import Gate
-from recnas.searchers.objective import Objectives, rank_sums
+from recnas.searchers.objective import rank_sums
 from recnas.searchers.pool import Pool, PoolScores, ScoreMatrix, require_scores
 from recnas.searchers.proposal import Proposal
 from recnas.searchers.settings import RankPoolSettings
-from recnas.space.base import ArchT, Space
+from recnas.space.base import ArchT
 
 
 class RankPool(Searcher[ArchT]):
@@ -25,20 +24,11 @@ class RankPool(Searcher[ArchT]):
 
     name = "rank-pool"
     settings_class = RankPoolSettings
+    settings: RankPoolSettings
     ranks_a_pool = True
 
-    def __init__(
-        self,
-        space: Space[ArchT],
-        objectives: Objectives,
-        seed: int,
-        settings: RankPoolSettings | None = None,
-        gate: Gate[ArchT] | None = None,
-        pool_scores: PoolScores | None = None,
-    ) -> None:
-        self.settings = settings or RankPoolSettings()
-        self.pool = Pool(space, require_scores(pool_scores, self.name), list(self.settings.by))
-        super().__init__(space, objectives, seed, self.settings.redraws, gate)
+    def _begin(self, pool_scores: PoolScores | None) -> None:
+        self.pool = Pool(self.space, require_scores(pool_scores, self.name), list(self.settings.by))
 
     @property
     def total(self) -> int:

@@ -66,10 +66,7 @@ def get_searcher(
         raise ConfigError(
             f"searcher {name!r} was given {type(settings).__name__}", f"give it {cls.settings_class.__name__}"
         )
-    build: Any = cls  # every registered class takes these five; the base leaves constructors free
-    if cls.ranks_a_pool:
-        return build(space, objectives, seed, settings, gate, pool_scores)
-    return build(space, objectives, seed, settings, gate)
+    return cls(space, objectives, seed, settings, gate, pool_scores)
 
 
 def _find(name: str) -> type[Searcher[Any]]:

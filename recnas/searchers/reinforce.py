@@ -16,11 +16,10 @@ import numpy as np
 
 from recnas.searchers.base import Searcher
 from recnas.searchers.decisions import Probabilities, decisions_of, draw
-from recnas.searchers.limits import Gate
-from recnas.searchers.objective import Objectives
+from recnas.searchers.pool import PoolScores
 from recnas.searchers.proposal import Proposal
 from recnas.searchers.settings import ReinforceSettings
-from recnas.space.base import ArchT, Space
+from recnas.space.base import ArchT
 
 
 class Reinforce(Searcher[ArchT]):
@@ -28,21 +27,13 @@ class Reinforce(Searcher[ArchT]):
 
     name = "reinforce"
     settings_class = ReinforceSettings
+    settings: ReinforceSettings
 
-    def __init__(
-        self,
-        space: Space[ArchT],
-        objectives: Objectives,
-        seed: int,
-        settings: ReinforceSettings | None = None,
-        gate: Gate[ArchT] | None = None,
-    ) -> None:
-        self.settings = settings or ReinforceSettings()
-        self.decisions = decisions_of(space, self.name)
+    def _begin(self, pool_scores: PoolScores | None) -> None:
+        self.decisions = decisions_of(self.space, self.name)
         self._logits = [np.zeros(size) for size in self.decisions.sizes]
         self._mean: float | None = None  # of the rewards, moving
         self._square = 0.0  # of what rewards are off the mean, moving
-        super().__init__(space, objectives, seed, self.settings.redraws, gate)
 
     @property
     def total(self) -> int:

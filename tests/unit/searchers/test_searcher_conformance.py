@@ -7,7 +7,7 @@ from recnas.errors import RunError
 from recnas.searchers.base import Searcher
 from recnas.searchers.limits import Gate
 from recnas.searchers.registry import get_searcher
-from recnas.searchers.settings import LimitSettings
+from recnas.searchers.settings import LimitSettings, SearcherSettings
 from recnas.space.registry import get_space
 from recnas.testing.searcher_suite import LOSS, SearcherConformance
 
@@ -99,6 +99,7 @@ class Hasty(Searcher):
     """A searcher with every fault the suite should notice: unseeded, and it looks at no key."""
 
     name = "hasty"
+    settings_class = SearcherSettings
     total = 40
 
     def _batches(self):
@@ -109,7 +110,7 @@ class Hasty(Searcher):
 class TestTheSuiteNotices:
     class Suite(Conformance):
         def searcher(self, seed=0, objectives=LOSS, gate=None):
-            return Hasty(self.space(), objectives, seed, 0, gate)
+            return Hasty(self.space(), objectives, seed, SearcherSettings(method="hasty", redraws=0), gate)
 
     @pytest.mark.parametrize(
         "promise",
