@@ -24,19 +24,20 @@ from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
 from recnas.train.checkpoint import load_latest
 
-WATCHED = ("epochs=4", "schedule=plateau", "stop.patience=2", "stop.checks=2", "embeddings.optimizer=adam",
+WATCHED = ("epochs=2", "schedule=plateau", "stop.patience=2", "stop.checks=2", "embeddings.optimizer=adam",
            "embeddings.l2=0.001", "dropout=0.1", "average=0.99", "lr=0.01")  # fmt: skip
 
 
-@pytest.mark.parametrize("recipe", [("epochs=2",), WATCHED], ids=["plain", "early stopping"])
+@pytest.mark.timeout(3000)  # RECNAS_KILLS may be twenty, on a busy machine
+@pytest.mark.parametrize("recipe", [("epochs=1",), WATCHED], ids=["plain", "early stopping"])
 def test_kills_do_not_change_the_weights(criteo_data, recipe: tuple[str, ...], tmp_path: Path):
     arch = tmp_path / "arch.json"
-    arch.write_text(dump_arch(NasrecSpace("nasrec-full", blocks=3).sample(np.random.default_rng(5))))
+    arch.write_text(dump_arch(NasrecSpace("nasrec-full", blocks=2).sample(np.random.default_rng(5))))
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
 
     def command(out: str) -> list[str]:
         return [sys.executable, "-m", "recnas.cli.main", "train", str(arch), "--data", str(criteo_data.path), "--out", str(tmp_path / out),
-                "--quiet", *recipe, "batch_size=256", "checkpoint_seconds=0.1", "threads=1"]  # fmt: skip
+                "--quiet", *recipe, "batch_size=256", "checkpoint_seconds=0.3", "threads=1"]  # fmt: skip
 
     started = time.monotonic()
     subprocess.run(command("whole"), check=True, env=environment, stdout=subprocess.DEVNULL)
