@@ -105,6 +105,7 @@ def test_a_manifest_says_what_is_needed_to_go_on(criteo_data):
     assert set(identity["search"]) == {
         "method",
         "redraws",
+        "seeds",
         "population",
         "generations",
         "children",
