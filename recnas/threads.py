@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from recnas.machine import default_threads
+from recnas.machine import default_threads, keep_freed_memory
 
 
 @contextmanager
@@ -24,6 +24,7 @@ def computing_with(threads: int) -> Iterator[None]:
     """Within, torch computes with so many threads; after it with as many as before."""
     import torch
 
+    keep_freed_memory()
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

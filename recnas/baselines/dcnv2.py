@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape, joined
-from recnas.baselines.layers import Mlp
+from recnas.baselines.layers import Linear, Mlp
 
 
 class DCNv2Settings(DeepSettings):
@@ -27,7 +27,7 @@ class DCNv2(Baseline):
         super().__init__(shape)
         n, rank = shape.flat, settings.rank
         self.crosses = nn.ModuleList(
-            nn.Linear(n, n) if rank is None else nn.Sequential(nn.Linear(n, rank, bias=False), nn.Linear(rank, n))
+            Linear(n, n) if rank is None else nn.Sequential(Linear(n, rank, bias=False), Linear(rank, n))
             for _ in range(settings.crosses)
         )
         self.deep = Mlp(n, settings.hidden, self.draws, settings.dropout, settings.norm)

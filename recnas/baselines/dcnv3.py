@@ -22,7 +22,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, InputShape, ModelSettings
-from recnas.baselines.layers import DenseFields
+from recnas.baselines.layers import DenseFields, Linear
 from recnas.model.dropout import Draws, Dropout
 
 
@@ -40,7 +40,7 @@ class MaskedCross(nn.Module):
     def __init__(self, length: int, first: int, mask_norm: bool) -> None:
         super().__init__()
         self.second = length - first  # length of the second view
-        self.weight = nn.Linear(length, first, bias=False)
+        self.weight = Linear(length, first, bias=False)
         self.bias = nn.Parameter(torch.zeros(length))
         self.norm = nn.LayerNorm(first) if mask_norm else None
 

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape, joined
-from recnas.baselines.layers import Mlp
+from recnas.baselines.layers import Linear, Mlp
 from recnas.errors import ConfigError
 
 
@@ -46,7 +46,7 @@ class Gate(nn.Module):
             )
         self.column = column
         self.context = nn.Parameter(torch.randn(1, shape.width)) if column is None else None
-        self.hidden, self.out = nn.Linear(shape.width, hidden), nn.Linear(hidden, shape.flat)
+        self.hidden, self.out = Linear(shape.width, hidden), Linear(hidden, shape.flat)
 
     def forward(self, x: Tensor, vectors: Tensor) -> Tensor:
         context = vectors[:, self.column] if self.context is None else self.context

@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape, joined
-from recnas.baselines.layers import NormKind, norms
+from recnas.baselines.layers import Linear, NormKind, norms
 from recnas.model.dropout import Draws, Dropout
 
 
@@ -45,7 +45,7 @@ class Block(nn.Module):
 
     def __init__(self, width: int, hidden: Sequence[int], draws: Draws, dropout: float, norm: NormKind) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise([width, *hidden]))
+        self.layers = nn.ModuleList(Linear(a, b) for a, b in pairwise([width, *hidden]))
         self.norms = norms(norm, hidden)
         self.dropout = Dropout(dropout, draws)
 

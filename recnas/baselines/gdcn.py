@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape, joined
-from recnas.baselines.layers import Mlp
+from recnas.baselines.layers import Linear, Mlp
 
 
 class GDCNSettings(DeepSettings):
@@ -24,8 +24,8 @@ class GDCNSettings(DeepSettings):
 class GatedCross(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.cross = nn.Linear(width, width)
-        self.gate = nn.Linear(width, width, bias=False)
+        self.cross = Linear(width, width)
+        self.gate = Linear(width, width, bias=False)
 
     def forward(self, start: Tensor, x: Tensor) -> Tensor:
         return torch.addcmul(x, start * self.cross(x), torch.sigmoid(self.gate(x)))

@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recnas.model.dropout import Draws, Dropout
+from recnas.model.kernels import linear, needs_plain_operations
+from recnas.model.products import is_large
 
 NormKind = Literal["none", "batch", "layer"]
 
@@ -35,6 +37,15 @@ def norms(kind: NormKind, widths: Sequence[int]) -> nn.ModuleList | None:
     return nn.ModuleList(BatchNorm(width) if kind == "batch" else nn.LayerNorm(width) for width in widths)
 
 
+class Linear(nn.Linear):
+    """As usual, by the faster library where the product is large (`recnas.model.products`)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if needs_plain_operations() or x.ndim != 2 or not is_large(x, self.weight):
+            return super().forward(x)
+        return linear((x,), (self.weight,), self.bias)
+
+
 class Mlp(nn.Module):
     """Linear, normalisation (if asked for), ReLU, dropout, per width in `hidden`; then one logit if `head`."""
 
@@ -49,7 +60,7 @@ class Mlp(nn.Module):
     ) -> None:
         super().__init__()
         widths = [width, *hidden]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        self.layers = nn.ModuleList(Linear(a, b) for a, b in pairwise(widths))
         self.norms = norms(norm, hidden)
         self.dropout = Dropout(dropout, draws)
         self.out = nn.Linear(widths[-1], 1) if head else None
@@ -66,7 +77,7 @@ class Mlp(nn.Module):
             x = layer(x)
             if self.norms is not None:
                 x = self.norms[i](x)
-            x = self.dropout(F.relu(x, inplace=True))
+            x = self.dropout.after_relu(x)
         return x if self.out is None else self.out(x).squeeze(1)
 
 

@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape, joined
-from recnas.baselines.layers import Mlp
+from recnas.baselines.layers import Linear, Mlp
 from recnas.model.dropout import Dropout
 
 
@@ -29,9 +29,9 @@ class MaskNetSettings(DeepSettings):
 class MaskBlock(nn.Module):
     def __init__(self, raw: int, width: int, settings: MaskNetSettings, dropout: Dropout) -> None:
         super().__init__()
-        self.narrow = nn.Linear(raw, settings.mask_width)
-        self.widen = nn.Linear(settings.mask_width, width)
-        self.hidden = nn.Linear(width, settings.block_width, bias=False)
+        self.narrow = Linear(raw, settings.mask_width)
+        self.widen = Linear(settings.mask_width, width)
+        self.hidden = Linear(width, settings.block_width, bias=False)
         self.norm = nn.LayerNorm(settings.block_width)
         self.dropout = dropout
 

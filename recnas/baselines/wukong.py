@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape
-from recnas.baselines.layers import DenseFields, Mlp
+from recnas.baselines.layers import DenseFields, Linear, Mlp
 from recnas.model.dropout import Draws
 
 
@@ -49,7 +49,7 @@ class FactorizationBlock(nn.Module):
         self.project = nn.Parameter(torch.randn(n, settings.rank) * n**-0.5)  # Y
         self.norm = nn.LayerNorm(n * settings.rank)
         self.deep = Mlp(n * settings.rank, settings.fm_hidden, draws, settings.dropout, settings.norm, head=False)
-        self.out = nn.Linear(settings.fm_hidden[-1], settings.fm_rows * width)
+        self.out = Linear(settings.fm_hidden[-1], settings.fm_rows * width)
 
     def forward(self, x: Tensor) -> Tensor:
         products = torch.bmm(x, torch.matmul(x.transpose(1, 2), self.project))  # X (X^T Y), [B, n, rank]

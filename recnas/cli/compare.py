@@ -100,11 +100,10 @@ def _config(args: argparse.Namespace) -> CompareConfig:
         "budget": args.budget and _times(args.budget),
     }
     values |= {key: value for key, value in said.items() if value is not None}
-    if (
-        said["models"] and "all" not in said["models"]
-    ):  # fewer than the config has: options of the others are not needed
-        values["options"] = {name: given for name, given in values.get("options", {}).items() if name in said["models"]}
+    of_config = set(values.get("options") or {})
     faults = apply_overrides(values, own)
+    typed_for = {item.split("=")[0].split(".")[1] for item in own if item.startswith("options.")}
+    _leave_out(values, of_config - typed_for)
     training = values.pop("train", None) or {}
     faults += apply_overrides(training, of_training)
     least = {"seeds": 1, "seed": 0, "tune": 0}
@@ -117,6 +116,14 @@ def _config(args: argparse.Namespace) -> CompareConfig:
     if config.data is None:
         raise ConfigError("a prepared data set is needed.", "recnas compare --data DIR --models dlrm deepfm --out RUN")
     return config
+
+
+def _leave_out(values: dict[str, Any], of_config: set[str]) -> None:
+    """Options that a config has for models which are not compared: a user may choose fewer models than it has."""
+    models = values.get("models")
+    if isinstance(models, list) and "all" not in models and isinstance(values.get("options"), dict):
+        for name in of_config - set(models):
+            values["options"].pop(name, None)
 
 
 def _times(text: str) -> float:

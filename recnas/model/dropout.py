@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+from recnas.model import kernels
 
 _STEP_STRIDE = 0x9E3779B97F4A7C15  # odd: consecutive (seed, step) pairs land far apart
 _SEEDS = 2**63
@@ -44,9 +49,38 @@ class Dropout(nn.Module):
         share = self.share if share is None else share
         if not self.training or share == 0:
             return x
+        kept, scale = self._kept(x, share)
+        return x * kept.mul_(scale)
+
+    def after_relu(self, x: Tensor) -> Tensor:
+        """The same of `relu(x)`, which takes the memory of `x`: one pass forward, one back."""
+        if not self.training or self.share == 0:
+            return F.relu(x, inplace=True)
+        if kernels.needs_plain_operations():
+            return self(F.relu(x, inplace=True))
+        result: Tensor = _ReluDropout.apply(x, *self._kept(x, self.share))
+        return result
+
+    def _kept(self, x: Tensor, share: float) -> tuple[Tensor, float]:
+        """1 where an element of `x` stays and 0 where it is dropped, and what makes up for the loss."""
         limit = min(round(share * _LEVELS), _LEVELS - 1)
         bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
         bits.random_(-(2**63), None, generator=self.draws.generator(x.device))
         numbers = bits.view(torch.int16)[: x.numel()].view(x.shape)  # from -32,768
-        kept = (numbers >= limit - _LEVELS // 2).to(x.dtype)
-        return x * kept.mul_(_LEVELS / (_LEVELS - limit))
+        kept = torch.ge(numbers, limit - _LEVELS // 2, out=torch.empty(x.shape, dtype=x.dtype, device=x.device))
+        return kept, _LEVELS / (_LEVELS - limit)
+
+
+class _ReluDropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, kept: Tensor, scale: float) -> Tensor:
+        out = x.clamp_min_(0).mul_(kept.mul_(scale))
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(out)
+        ctx.scale = scale
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (out,) = ctx.saved_tensors
+        return torch.ops.aten.threshold_backward(grads[0], out, 0).mul_(ctx.scale), None, None

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from recnas.model import observe
+from recnas.model.products import product
 
 # Scores held at a time by the attention: two buffers of 2 MB stay in cache, [B, 8, 64, 64] would not.
 _SCORES_AT_A_TIME = 2**19
@@ -40,7 +41,7 @@ def plain_kernels() -> Iterator[None]:
         _plain_wanted = before
 
 
-def _plain() -> bool:
+def needs_plain_operations() -> bool:
     """Whether ordinary operations are needed, because something wants to see or transform each of them."""
     return (
         _plain_wanted
@@ -59,7 +60,7 @@ def linear(xs: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor | None)
     gradient of a weight comes out row-major: torch's own rule makes it column-major for a strided view and
     then copies it.
     """
-    if not _plain():
+    if not needs_plain_operations():
         return _Linear.apply(len(xs), bias, *xs, *weights)
     out = F.linear(xs[0], weights[0], bias)
     for x, weight in zip(xs[1:], weights[1:]):
@@ -75,7 +76,7 @@ class _Linear(torch.autograd.Function):
         ctx.n = n
         ctx.save_for_backward(*tensors)
         x, weight = tensors[0], tensors[n]
-        out = torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
+        out = product(x, weight, bias)
         for j in range(1, n):
             out.addmm_(tensors[j], tensors[n + j].t())
         return out
@@ -86,9 +87,9 @@ class _Linear(torch.autograd.Function):
         n, needs = ctx.n, ctx.needs_input_grad
         tensors = ctx.saved_tensors
         out: list[Tensor | None] = [None, grad.sum(0) if needs[1] else None]
-        out.extend(grad @ tensors[n + j] if needs[2 + j] else None for j in range(n))
+        out.extend(product(grad, tensors[n + j].t()) if needs[2 + j] else None for j in range(n))
         transposed = grad.t()
-        out.extend(transposed @ tensors[j] if needs[2 + n + j] else None for j in range(n))
+        out.extend(product(transposed, tensors[j].t()) if needs[2 + n + j] else None for j in range(n))
         return tuple(out)
 
 
@@ -98,7 +99,7 @@ def pairwise_dots(x: Tensor) -> Tensor:
     Order: strict lower triangle of the Gram matrix, row by row: (1,0), (2,0), (2,1), (3,0) ... so the
     products of the leading rows are the leading columns.
     """
-    if not _plain():
+    if not needs_plain_operations():
         return _PairwiseDots.apply(x)
     lower, _ = _triangle(x.shape[2], x.device)
     return (x.transpose(1, 2) @ x).flatten(1)[:, lower]
@@ -142,7 +143,7 @@ def attention(qkv: Tensor, heads: int) -> Tensor:
     - no subtraction of the largest score unless a bound on the scores leaves room for overflow, and no
       division of the shares: an added row of ones sums them within the product with the values.
     """
-    if not _plain() and qkv.device.type == "cpu":
+    if not needs_plain_operations() and qkv.device.type == "cpu":
         return _Attention.apply(qkv, heads)
     return plain_attention(qkv, heads)
 
@@ -248,7 +249,7 @@ def _buffer(query: Tensor) -> tuple[Tensor, int]:
 
 def column_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
     """LayerNorm along the FIRST axis of `x: [D, ...]`: torch's own wants it last, and is slow for D = 16."""
-    if not _plain():
+    if not needs_plain_operations():
         return _ColumnNorm.apply(x, gain, bias, eps)
     return plain_column_norm(x, gain, bias, eps)
 

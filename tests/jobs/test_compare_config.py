@@ -72,6 +72,21 @@ def test_a_config_says_what_is_compared_and_options_reach_one_model_only(criteo_
     assert "best epoch" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("chosen", [["models=[dnn]"], ["--models", "dnn"]])
+def test_fewer_models_than_a_config_has_options_for(criteo_data, tmp_path: Path, chosen: list[str]):
+    train = {"epochs": 0.05, "batch_size": 256, "embeddings": {"width": 4}}
+    options = {"dnn": {"hidden": [8]}, "deepfm": {"hidden": [8]}}
+    (tmp_path / "mine.yaml").write_text(
+        yaml.safe_dump({"models": ["dnn", "deepfm"], "train": train, "options": options})
+    )
+    run = tmp_path / "run"
+    command = ["compare", str(tmp_path / "mine.yaml"), "--data", str(criteo_data.path), "--out", str(run), "--quiet",
+               "--workers", "1", "--seeds", "1", "options.dnn.dropout=0.1", *chosen]  # fmt: skip
+    assert main(command) == 0
+    (dnn,) = events(run, "seed")
+    assert (dnn["id"], dnn["choice"]["hidden"], dnn["choice"]["dropout"]) == ("dnn", [8], 0.1)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

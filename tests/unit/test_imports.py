@@ -18,7 +18,7 @@ ROWS: list[tuple[str, ...]] = [
     ("runs",),
     ("data.schema", "data.batch"),
     ("space",),
-    ("data", "model.embeddings", "model.kernels", "model.observe", "model.dropout"),
+    ("data", "model.embeddings", "model.kernels", "model.observe", "model.dropout", "model.products"),
     ("model", "baselines", "theory"),
     ("train", "proxies"),
     ("searchers", "engines"),
