@@ -99,6 +99,16 @@ class Baseline(nn.Module):
         return embedded if embedded.shape[-1] == width else embedded[..., :width]
 
 
+def start_layers(network: nn.Module) -> None:
+    """Draw the layers' weights as those of searched networks are drawn and as published boards do: Xavier's variance,
+    biases at zero. torch's own start has a third of the variance or less, and ended .0007 of AUC lower on Frappe_x1."""
+    for module in network.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_normal_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+
 @torch.no_grad()
 def start_tables(embeddings: Embeddings, network: nn.Module, width: int) -> None:
     """Make new tables start as the network wants: first-order weights (and padding) at zero, vectors scaled.

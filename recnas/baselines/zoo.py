@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from recnas.baselines.autoint import AutoInt, AutoIntSettings
-from recnas.baselines.base import Baseline, InputShape, ModelSettings
+from recnas.baselines.base import Baseline, InputShape, ModelSettings, start_layers
 from recnas.baselines.dcn import DCN, DCNSettings
 from recnas.baselines.dcnv2 import DCNv2, DCNv2Settings
 from recnas.baselines.dcnv3 import DCNv3, DCNv3Settings
@@ -130,5 +130,6 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = entry.network(shape, chosen)  # type: ignore[call-arg]
+        start_layers(network)
     network.draws.seed = seed
     return network
