@@ -50,8 +50,16 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
     return _read_with_base(Path(path), ())
 
 
+def based(data: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A section of the file `path` with everything it takes from a `base` of its own."""
+    return _with_base(data, path, ())
+
+
 def _read_with_base(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
-    data = _read_one(path)
+    return _with_base(_read_one(path), path, above)
+
+
+def _with_base(data: dict[str, Any], path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     base = data.pop("base", None)
     if base is None:
         return data

@@ -15,7 +15,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from recnas.cli.options import add_data, add_engine, add_output, add_workers, execution, print_json, table, take_data
+from recnas.cli.options import (
+    add_data,
+    add_engine,
+    add_output,
+    add_workers,
+    execution,
+    print_json,
+    table,
+    take_data,
+    times,
+)
 from recnas.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -97,7 +107,7 @@ def _config(args: argparse.Namespace) -> CompareConfig:
         "seeds": args.seeds,
         "seed": args.seed,
         "tune": args.tune,
-        "budget": args.budget and _times(args.budget),
+        "budget": args.budget and times(args.budget),
     }
     values |= {key: value for key, value in said.items() if value is not None}
     of_config = set(values.get("options") or {})
@@ -124,16 +134,6 @@ def _leave_out(values: dict[str, Any], of_config: set[str]) -> None:
     if isinstance(models, list) and "all" not in models and isinstance(values.get("options"), dict):
         for name in of_config - set(models):
             values["options"].pop(name, None)
-
-
-def _times(text: str) -> float:
-    """20x, 20 or 0.5x."""
-    try:
-        return float(text.removesuffix("x"))
-    except ValueError:
-        raise ConfigError(
-            f"--budget {text} is no number of times the training rows.", "Write for example: --budget 20x"
-        ) from None
 
 
 def _print(board: Leaderboard, out: str) -> None:

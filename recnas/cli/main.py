@@ -26,6 +26,7 @@ COMMANDS = {
     "warmup": "warm up a weight-sharing supernet on a share of the data",
     "score": "score architectures with training-free proxies on a warmed supernet",
     "search": "search for an architecture, end to end",
+    "contest": "set searches against each other with the same number of training rows",
     "compare": "train models side by side, fairly, and say which differences are real",
     "export": "write a trained model for serving: pt2 or ONNX, vocabularies, an example",
     "predict": "score a raw file with a trained model",

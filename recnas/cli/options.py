@@ -38,6 +38,16 @@ def names_in(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def times(text: str) -> float:
+    """20x, 20 or 0.5x, of --budget."""
+    try:
+        return float(text.removesuffix("x"))
+    except ValueError:
+        raise ConfigError(
+            f"--budget {text} is no number of times the training rows.", "Write for example: --budget 20x"
+        ) from None
+
+
 def add_data(parser: argparse._ActionsContainer, of: str = "a prepared data set") -> None:
     parser.add_argument("--data", metavar="DIR", help=f"{of}; data=DIR does the same")
 

@@ -28,6 +28,7 @@ FAMILIES = {
     "warmup": "recnas.train.settings:WarmupConfig",
     "train": "recnas.train.settings:TrainSettings",
     "compare": "recnas.jobs.compare.settings:CompareConfig",
+    "contest": "recnas.tasks.contest:ContestConfig",
     "score": "recnas.evaluators.settings:ScoreSettings",
     "bench": "recnas.jobs.bench:BenchSettings",
     "correlate": "recnas.jobs.correlate_cells:CellCorrelation",

@@ -55,11 +55,14 @@ def settings_class(data: Mapping[str, Any]) -> type[Settings]:
     """What a config is for, by the sections it has."""
     from recnas.jobs.compare.settings import CompareConfig
     from recnas.jobs.correlate_cells import CellCorrelation
+    from recnas.tasks.contest import ContestConfig
     from recnas.tasks.registry import config_class
     from recnas.train.settings import WarmupConfig
 
     if set(data) <= set(WarmupConfig.model_fields):
         return WarmupConfig
+    if "arms" in data:
+        return ContestConfig
     if "models" in data:
         return CompareConfig
     return config_class(data) if "search" in data else CellCorrelation

@@ -16,7 +16,6 @@ from recnas.engines.base import Engine
 from recnas.engines.execution import Execution
 from recnas.errors import RunError
 from recnas.evaluators.race import RungDone, RungRequest
-from recnas.jobs.search_result import finalist_of
 from recnas.runs.book import Book
 from recnas.runs.folder import RunDir
 from recnas.runs.layout import RACE_FOLDER
@@ -27,6 +26,7 @@ from recnas.searchers.race import Lap, Race
 from recnas.seeds import stream
 from recnas.tasks.base import Task
 from recnas.tasks.racing import Racing
+from recnas.tasks.search_result import finalist_of
 
 
 class RaceRun:

@@ -25,7 +25,6 @@ from recnas.errors import RunError
 from recnas.evaluators.base import Evaluation
 from recnas.evaluators.training import Training, TrainRequest
 from recnas.jobs.race import RaceRun
-from recnas.jobs.search_result import finalist_of, result_of, seeds_left_out, winner_of
 from recnas.proxies.registry import get_proxies
 from recnas.runs.book import Book
 from recnas.runs.folder import RunDir, write_json
@@ -38,6 +37,7 @@ from recnas.searchers.registry import get_searcher
 from recnas.tasks.base import FINALISTS, SEARCH, WARMUP, WINNER, Final, Task
 from recnas.tasks.racing import Racing
 from recnas.tasks.registry import AnySearch, make_task
+from recnas.tasks.search_result import finalist_of, result_of, seeds_left_out, winner_of
 from recnas.tasks.settings import CtrSearchConfig, GradientSearchConfig
 from recnas.threads import computing_with, settle_threads
 

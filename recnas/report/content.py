@@ -9,6 +9,7 @@ from pathlib import Path
 
 from recnas.errors import RecnasError
 from recnas.report import (
+    contest,
     data_info,
     facts,
     figures,
@@ -85,7 +86,13 @@ def make_report(paths: Sequence[Path | str], files: str = "report_files") -> Rep
             "models",
             "Models",
             "",
-            [*figures.leaderboard_figures(board), board, outcome_info.trained_candidates(runs)],
+            [
+                contest.arms(runs),
+                contest.contest_differences(runs),
+                *figures.leaderboard_figures(board),
+                board,
+                outcome_info.trained_candidates(runs),
+            ],
         ),
         Section(
             "winner",

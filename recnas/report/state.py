@@ -16,6 +16,7 @@ from typing import Any
 from recnas.bench.floor import not_better
 from recnas.progress import duration
 from recnas.report.advice import next_commands
+from recnas.report.contest import contest_lines
 from recnas.report.kinds import phase_title
 from recnas.report.last_lines import accuracies
 from recnas.report.race import came_from, race_so_far, recipe_of_the_winner
@@ -187,6 +188,7 @@ _FACTS: dict[str, Callable[[Run], Iterator[str]]] = {
     "search": _of_search,
     "train": _of_train,
     "compare": _of_compare,
+    "contest": contest_lines,
     "warmup": _of_warmup,
     "bench": _of_bench,
 }

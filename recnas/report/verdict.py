@@ -31,6 +31,8 @@ def verdict(runs: Sequence[Run], board: Table, summary: Table, tables: Sequence[
     compared = [(run.board, said) for run in runs if run.board is not None and (said := headline(run.board))]
     searches = [run for run in runs if run.is_search]
     more = [line for run in searches if (line := _unfinished(run))] if len(runs) > 1 else []
+    if contests := [run.contest.verdict for run in runs if run.contest is not None]:
+        return Verdict(_sentence(contests[0]), (*map(_sentence, contests[1:]), *(said for _, said in compared), *more))
     if compared:
         floor = [line for judged, _ in compared for line in floor_lines(judged)]
         others = [said for _, said in compared[1:]]
@@ -55,6 +57,10 @@ def verdict(runs: Sequence[Run], board: Table, summary: Table, tables: Sequence[
         return Verdict(_best_proxy(summary))
     kinds = ", ".join(dict.fromkeys(run.kind for run in runs)) or "file"
     return Verdict(f"There is no verdict: the {kinds} given here holds no model that was read on test.")
+
+
+def _sentence(said: str) -> str:
+    return said[:1].upper() + said[1:]
 
 
 def _of_the_board(board: Table) -> list[str]:

@@ -31,6 +31,7 @@ from recnas.runs.layout import (
 )
 from recnas.runs.records import KINDS, SearchResult, SeedTraining, read_lines
 from recnas.runs.results import (
+    ContestBoard,
     DataFacts,
     Leaderboard,
     Manifest,
@@ -83,6 +84,7 @@ def read_run(path: Path | str, label: str | None = None) -> Run:
     trained = kind == "train" or (kind == "search" and manifest.task == CTR)
     trained = trained and (winner / MANIFEST).exists()
     result_file = {"compare": LEADERBOARD, "bench": TRAINED_TABLE}.get(kind, RESULT)
+    contest = read_record(ContestBoard, where / RESULT) if kind == "contest" else None
     return Run(
         path=where,
         label=label or _label(where, []),
@@ -93,10 +95,11 @@ def read_run(path: Path | str, label: str | None = None) -> Run:
         training=read_record(TrainResult, where / RESULT) if kind == "train" else None,
         warmup=_warmup(kind, where),
         board=read_record(Leaderboard, where / LEADERBOARD) if kind == "compare" else None,
+        contest=contest,
         winner_arch=manifest.arch if kind == "train" else read_json(where / WINNER_FILE),
         winner_trainings=_trainings(winner) if trained else (),
         winner_manifest=_manifest(RunDir.open(winner)) if trained else None,
-        has_result=(where / result_file).exists(),
+        has_result=(where / result_file).exists() and (contest is None or not contest.missing),
     )
 
 

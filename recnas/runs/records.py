@@ -222,6 +222,30 @@ class ModelLatency(Record):
         return self.model_dump(exclude={"event", "id", "model"})
 
 
+class ArmRun(Record):
+    """A search of a contest that ended, and what its winner was read to be worth."""
+
+    event: Literal["arm"] = "arm"
+    arm: str
+    seed: int
+    failed: str | None = None  # why there is no winner
+    winner: str = ""  # its name, if it is a known model; else its key
+    key: str = ""
+    recipe: dict[str, Any] = {}  # what of its training is not as the arm's settings have it
+    valid: Metrics = {}
+    test: Metrics = {}
+    warmup_rows: int = 0  # that trained a supernet
+    trained_rows: int = 0  # that trained candidates, every pass counted
+    retrained_rows: int = 0  # that trained the winner once more
+    cost: dict[str, float] = {}  # of the winner
+    latency: dict[str, float] = {}  # likewise, one thread
+    seconds: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        return self.warmup_rows + self.trained_rows + self.retrained_rows
+
+
 class TwoLayerTraining(Record):
     """A network of SiGeo's experiment 1."""
 
@@ -246,6 +270,7 @@ _LINES: dict[str, TypeAdapter[Any]] = {
     "bench": TypeAdapter(Trained),
     "scores": TypeAdapter(Scored),
     "experiment1": TypeAdapter(TwoLayerTraining),
+    "contest": TypeAdapter(ArmRun),
 }
 KINDS = tuple(_LINES)  # of runs whose lines are records
 

@@ -195,6 +195,48 @@ class Headline(Record):
     difference: PairedDifference
 
 
+class Contestant(Record):
+    """One arm of a contest, over its seeds so far."""
+
+    arm: str
+    seeds: tuple[int, ...]
+    winners: tuple[str, ...]  # by seed
+    valid: Spread  # log loss
+    test: Spread
+    auc: Spread
+    rows: float  # training rows per seed, warm-up and retraining among them
+    warmup_rows: float
+    flops: float | None
+    latency_ms_1: float | None  # medians of one thread
+    latency_ms_512: float | None
+    embedding_mb: float | None
+    failed: dict[int, str] = Field(default_factory=dict)  # by seed
+
+
+class ContestDifference(Record):
+    """`model` less `other` on the same test rows, over all seeds of both."""
+
+    model: str
+    other: str
+    difference: PairedDifference
+
+
+class ContestBoard(Record):
+    """`result.json` of a contest: what is known so far."""
+
+    data: str
+    rows: dict[str, int]
+    budget: float  # of each arm and seed, in passes over the training rows
+    seeds: tuple[int, ...]  # asked for
+    arms: tuple[Contestant, ...]
+    missing: tuple[str, ...] = ()  # arms and seeds that have not been run yet
+    differences: tuple[ContestDifference, ...] = ()
+    verdict: str
+
+    def to_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+
 class MetricColumn(Record):
     """A metric that is reported, as tables show it."""
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 from recnas.runs.layout import PHASES
 from recnas.runs.records import Candidate, PhaseDone, Record, RungTraining, SearchResult, SeedTraining, Trained
 from recnas.runs.results import (
+    ContestBoard,
     DataFacts,
     Leaderboard,
     Manifest,
@@ -77,6 +78,7 @@ class Run:
     training: TrainResult | None = None  # result of a training
     warmup: WarmupResult | None = None  # result of a warm-up, or of the warm-up of a search
     board: Leaderboard | None = None
+    contest: ContestBoard | None = None  # its table so far
     winner_arch: dict[str, Any] | None = None  # of a search; the architecture of a training
     winner_trainings: tuple[SeedTraining, ...] = ()  # the winner's last ones, or those of a training, by seed
     winner_manifest: Manifest | None = None  # how those were done

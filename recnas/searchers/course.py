@@ -15,6 +15,12 @@ from recnas.searchers.settings import RaceSettings
 USUAL_PASSES = 5  # of a training that validation ends: best after three, on generated and real rows, and two more
 
 
+def rows_read(steps: int, batch: int, rows: int) -> int:
+    """Rows that so many steps read of `rows`, every pass counted; the last batch of a pass may be smaller."""
+    passes, rest = divmod(steps, math.ceil(rows / batch))
+    return passes * rows + min(rest * batch, rows)
+
+
 @dataclass(frozen=True)
 class Course:
     """Args:
@@ -38,9 +44,8 @@ class Course:
         return max(1, math.ceil(passes * self._per_pass(batch)))
 
     def rows_at(self, step: int, batch: int) -> int:
-        """Rows that so many steps read; the last batch of a pass may be smaller."""
-        passes, rest = divmod(step, self._per_pass(batch))
-        return passes * self.rows + min(rest * batch, self.rows)
+        """Rows that so many steps read."""
+        return rows_read(step, batch, self.rows)
 
     def within(self, rows: int, batch: int) -> int:
         """The most steps that read no more rows."""

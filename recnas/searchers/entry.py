@@ -4,8 +4,8 @@ The first bracket: seeds of the search and its best candidates by its own order,
 may descend from the same first candidate. All enter with the default recipe, and where there is room with up to
 `recipes`.
 
-The next ones, in turns: untrained candidates that a ranker, fitted on what was trained so far, places highest, with the
-leader's recipe; mutations of the leaders with theirs; other recipes of the leaders.
+The next ones, in turns (`later`): untrained candidates that a ranker, fitted on what was trained so far, places highest,
+with the leader's recipe; mutations of the leaders with theirs; other recipes of the leaders.
 """
 
 from __future__ import annotations
@@ -90,13 +90,23 @@ class Entry:
         for one in leaders:
             best.setdefault(one.key, one)  # each architecture with its best recipe
         leaders = list(best.values())[:LEADERS]
-        met, places = {one.key for one in order}, self._predicted(order)
-        untrained = sorted((one for one in self.contenders if one.key not in met), key=lambda one: places[one.key])
-        by_ranker = (
-            _entrant(one, leaders[0].recipe if leaders else self._recipe(one.key, None, 0), "ranker")
-            for one in self._not_too_near(untrained)
-        )
-        return list(islice(in_turns(by_ranker, self._mutations(leaders), self._other_recipes(leaders, order)), room))
+        sources = {
+            "ranker": lambda: self._untrained(leaders, order, self._predicted(order)),
+            "untrained": lambda: self._untrained(leaders, order, {}),
+            "mutation": lambda: self._mutations(leaders),
+            "recipe": lambda: self._other_recipes(leaders, order),
+        }
+        return list(islice(in_turns(*(sources[name]() for name in self.settings.later)), room))
+
+    def _untrained(
+        self, leaders: Sequence[Entrant], order: Sequence[Entrant], places: Mapping[str, float]
+    ) -> Iterator[Entrant]:
+        """With the leader's recipe; by predicted places, or as they stand."""
+        met = {one.key for one in order}
+        found = sorted((one for one in self.contenders if one.key not in met), key=lambda one: places.get(one.key, 0.0))
+        for one in self._not_too_near(found):
+            recipe = leaders[0].recipe if leaders else self._recipe(one.key, None, 0)
+            yield _entrant(one, recipe, "ranker" if places else one.why)
 
     def _predicted(self, order: Sequence[Entrant]) -> dict[str, float]:
         """The place that each contender is expected to reach; low is good."""

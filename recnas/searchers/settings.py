@@ -37,7 +37,7 @@ class SearcherSettings(Settings):
 class SeededSettings(SearcherSettings):
     """Of searchers whose first proposals are drawn: known architectures can take their place."""
 
-    seeds: tuple[str, ...] = ()  # zoo, a hand-crafted model such as dcn-v2, ARCH.json or RUN:best: proposed first
+    seeds: tuple[str, ...] = ()  # zoo, published, one of either such as dcn-v2, ARCH.json or RUN:best: proposed first
 
     @property
     def room(self) -> int:
@@ -181,6 +181,9 @@ class RaceSettings(Settings):
     eta: int = Field(3, ge=2)  # one of so many goes on to the next rung
     brackets: int = Field(2, ge=1)  # races one after the other, each with a share of the budget
     recipes: int = Field(2, ge=1)  # most recipes an architecture enters with; the first is final.train as it is
+    later: tuple[Literal["ranker", "untrained", "mutation", "recipe"], ...] = Field(
+        ("ranker", "mutation", "recipe"), min_length=1
+    )  # who enters further brackets, in turns: untrained ones by the ranker or as they stand, mutations and recipes of the leaders
     relatives: int = Field(2, ge=1)  # most searched ones of a bracket that descend from the same candidate
     seeds: int = Field(1, ge=1)  # trainings of each that is trained to its end; their mean decides
 

@@ -1,16 +1,22 @@
-"""The architecture a user names: ARCH.json, RUN:best (of a search or a training) or RUN:NUMBER (a candidate)."""
+"""The architecture a user names: ARCH.json, RUN:best (of a search or a training), RUN:NUMBER (a candidate) or a published one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from recnas.errors import RunError, SpaceError
+from recnas.resources import resource_dir
 from recnas.runs.read import read_run
 from recnas.runs.run import CTR, Run
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.json import from_dict, load_arch
 
 FORMS = "ARCH.json, RUN:best or RUN:NUMBER"
+
+
+def published() -> dict[str, Path]:
+    """The shipped architectures of others, by name; where they come from is said beside them."""
+    return {path.stem: path for path in sorted((resource_dir("configs") / "published").glob("*.json"))}
 
 
 def named_arch(name: str) -> NasrecArch:
@@ -25,10 +31,15 @@ def named_arch(name: str) -> NasrecArch:
         return load_arch(path)
     if path.is_dir():
         raise SpaceError(f"{name} is a folder, and an architecture is needed.", f"For the winner of a run: {name}:best")
+    if name in (shipped := published()):
+        return load_arch(shipped[name])
     run, colon, which = name.rpartition(":")
     if colon and run:
         return _of_run(read_run(run), which)
-    raise SpaceError(f"There is no architecture file {name}.", f"Check the path, or name one by {FORMS}.")
+    raise SpaceError(
+        f"There is no architecture file {name}.",
+        f"Check the path, or name one by {FORMS}. Published: {', '.join(shipped)}.",
+    )
 
 
 def _of_run(run: Run, which: str) -> NasrecArch:

@@ -21,6 +21,7 @@ from recnas.evaluators.proxy import ProxyEvaluator, freeze
 from recnas.evaluators.settings import ScoreSettings
 from recnas.evaluators.shared_weights import SharedWeightsEvaluator
 from recnas.evaluators.training import TrainingEvaluator, TrainWork
+from recnas.evaluators.unjudged import Unjudged
 from recnas.model.nasrec.subnet import Subnet
 from recnas.progress import Progress
 from recnas.runs.folder import RunDir
@@ -33,7 +34,7 @@ from recnas.tasks.base import FINALISTS, SEARCH, WARMUP, WINNER, Final, Metric, 
 from recnas.tasks.racing import Racing
 from recnas.tasks.seeds import seeds_of
 from recnas.tasks.settings import CtrSearchConfig
-from recnas.train.latency import latency_ms
+from recnas.train.latency import latency_ms, latency_percentiles
 from recnas.train.settings import CheckSettings, TrainSettings, WarmupConfig
 from recnas.train.setup import check_stopping, net_shape
 from recnas.train.standalone import train
@@ -96,8 +97,15 @@ class CtrTask(Task):
         }
 
     def measure(self, arch: NasrecArch) -> Mapping[str, float]:
+        return latency_ms(*self._timed(arch))
+
+    def latency(self, arch: NasrecArch) -> Mapping[str, float]:
+        """As comparisons measure it."""
+        return latency_percentiles(*self._timed(arch))
+
+    def _timed(self, arch: NasrecArch) -> tuple[Subnet, int, int, int]:
         shape = net_shape(self.data.schema, self.config.final.train)
-        return latency_ms(Subnet(arch, shape), shape.n_dense, shape.n_sparse, arch.table_width(shape.width))
+        return Subnet(arch, shape), shape.n_dense, shape.n_sparse, arch.table_width(shape.width)
 
     def warn(self, how: Execution) -> None:
         warn_of_data(self.data, how.progress)
@@ -106,12 +114,8 @@ class CtrTask(Task):
 
     def prepare(self, run: RunDir, how: Execution) -> None:
         folder = run.path / WARMUP
-        if self._needs_supernet and not (folder / "result.json").exists():
+        if self.config.needs_supernet and not (folder / "result.json").exists():
             warmup(self._warmup_config(how.threads), folder, how.progress)
-
-    @property
-    def _needs_supernet(self) -> bool:
-        return self.config.evaluator != "training" or bool(self.searcher.pool_scores)
 
     def _warmup_config(self, threads: int | None = None) -> WarmupConfig:
         config = self.config
@@ -126,6 +130,8 @@ class CtrTask(Task):
 
     def evaluator(self, run: RunDir) -> Work:
         config = self.config
+        if config.evaluator == "none":
+            return Unjudged()
         if config.evaluator == "training":
             query, queries = config.query_training, str(run.path / "queries")
             work = TrainWork(config.data, config.space, query.train, query.rows, query.valid_rows, ("valid",), queries)

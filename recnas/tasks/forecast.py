@@ -108,7 +108,7 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
     def threaded(seconds: float) -> float:
         return seconds / math.sqrt(threads)  # small operators gain little from more threads
 
-    warm_rows = config.warmup.data_share * train_rows * config.supernet.epochs
+    warm_rows = config.warmup.data_share * train_rows * config.supernet.epochs * config.needs_supernet
     sampler = PathSampler(space, config.seed, 100, config.warmup.strategy, config.warmup.full_path_share)
     full_share = fmean(sampler.full_probability(step) for step in range(100))
     warm_macs = full_share * early_macs + (1 - full_share) * mean_macs
@@ -121,7 +121,7 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
         one = config.shared_weights
         read = one.steps * one.batch_size + min(one.valid_rows, data.rows("valid"))  # forward, but for the head
         one_score = read * mean_macs * 2 / core * SCORE_FACTOR
-    searching = together(one_score, total)
+    searching = 0.0 if config.evaluator == "none" else together(one_score, total)
     if config.evaluator == "training":
         query = config.query_training
         rows = (min(query.rows, train_rows) if query.rows else train_rows) * _passes(query.train)
@@ -146,7 +146,7 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
     one_best = training(best_rows, best.batch_size, mean_macs, mean_params, read)
     retrainings = final.retrain_seeds if final.retrains else 0
 
-    supernet = 4.0 * full.params
+    supernet = 4.0 * full.params * config.needs_supernet
     step = config.supernet.batch_size * 4.0 * early_macs / 50  # activations of a full path; fitted to measured peaks
     one_worker = LIBRARIES + 12.0 * mean_params * 4 + config.score.batch_size * 4.0 * mean_macs / 50
     one_training = LIBRARIES + 16.0 * mean_params + 2 * tables

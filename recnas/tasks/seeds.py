@@ -18,9 +18,10 @@ from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.plus import PLUS
 from recnas.space.plus.convert import from_nasrec
-from recnas.tasks.archs import named_arch
+from recnas.tasks.archs import named_arch, published
 
 EVERY = "zoo"  # all hand-crafted models that fit the data
+PUBLISHED = "published"  # all shipped architectures of others that fit
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,43 @@ def seeds_of(
     names = search.seeds if isinstance(search, SeededSettings) else ()
     found: dict[str, Seed] = {}
     for name in names:
-        for seed in _named(name, space, schema, width):
-            try:
-                space.validate(seed.arch)
-                count(seed.arch)
-            except RecnasError as error:
-                raise ConfigError(
-                    f"search.seeds: {seed.name} does not fit {space.name} on these data: {error.what}",
-                    error.fix or "Leave it out of search.seeds.",
-                ) from None
+        fitting = _published if name == PUBLISHED else _fitting
+        for seed in fitting(name, space, schema, width, count):
             found.setdefault(space.key(seed.arch), seed)
     _check_room(search, list(found.values()))
     return list(found.values())
+
+
+def _fitting(
+    name: str, space: NasrecSpace, schema: Schema, width: int, count: Callable[[Any], object]
+) -> Iterator[Seed]:
+    for seed in _named(name, space, schema, width):
+        try:
+            space.validate(seed.arch)
+            count(seed.arch)
+        except RecnasError as error:
+            raise ConfigError(
+                f"search.seeds: {seed.name} does not fit {space.name} on these data: {error.what}",
+                error.fix or "Leave it out of search.seeds.",
+            ) from None
+        yield seed
+
+
+def _published(
+    name: str, space: NasrecSpace, schema: Schema, width: int, count: Callable[[Any], object]
+) -> Iterator[Seed]:
+    """As many as fit."""
+    reasons: dict[str, str] = {}
+    for one in published():
+        try:
+            yield from _fitting(one, space, schema, width, count)
+        except RecnasError as error:
+            reasons[one] = error.what
+    if len(reasons) == len(published()):
+        raise ConfigError(
+            f"search.seeds has {name}, and none of them fits: {next(iter(reasons.values()))}",
+            f"Set space.name={PLUS}, which holds them.",
+        )
 
 
 def _check_room(search: SearcherSettings, seeds: Sequence[Seed]) -> None:
@@ -84,10 +110,11 @@ def _named(name: str, space: NasrecSpace, schema: Schema, width: int) -> Iterato
             except RecnasError as error:
                 raise ConfigError(f"search.seeds: {model} does not fit: {error.what}", error.fix) from None
         return
-    if ":" not in name and not name.endswith(".json") and not Path(name).exists():
+    shipped = published()
+    if ":" not in name and not name.endswith(".json") and not Path(name).exists() and name not in shipped:
         raise ConfigError(
-            f"search.seeds has {name!r}, which is no model; {nearest(name, [EVERY, *ZOO])}",
-            f"Seeds are {EVERY}, names of hand-crafted models, ARCH.json or RUN:best.",
+            f"search.seeds has {name!r}, which is no model; {nearest(name, [EVERY, PUBLISHED, *ZOO, *shipped])}",
+            f"Seeds are {EVERY}, {PUBLISHED}, names of models and of published architectures, ARCH.json or RUN:best.",
         )
     arch = named_arch(name)
     if space.name == PLUS and arch.space != PLUS:

@@ -17,6 +17,7 @@ from recnas.evaluators.settings import (
     SharedWeightsSettings,
     VisionScoreSettings,
 )
+from recnas.evaluators.unjudged import UNJUDGED
 from recnas.searchers.gradient.settings import DartsSettings, NasiSettings
 from recnas.searchers.limits import ARITHMETIC, MEASURED
 from recnas.searchers.objective import Objectives
@@ -107,8 +108,8 @@ class CtrSearchConfig(Settings):
     space: SpaceSettings = SpaceSettings()
     warmup: WarmupShare = WarmupShare()
     supernet: SupernetSettings = SupernetSettings()
-    evaluator: Literal["proxy", "shared-weights", "training"] = (
-        "proxy"  # what candidates are judged by before the finalists are trained
+    evaluator: Literal["proxy", "shared-weights", "training", "none"] = (
+        "proxy"  # what candidates are judged by before the finalists are trained; none: they stand in the order drawn
     )
     score: ScoreSettings = ScoreSettings()
     shared_weights: SharedWeightsSettings = SharedWeightsSettings()
@@ -121,9 +122,13 @@ class CtrSearchConfig(Settings):
 
     @model_validator(mode="after")
     def _objectives_can_be_measured(self) -> CtrSearchConfig:
-        measured = list(self.score.proxies) if self.evaluator == "proxy" else [VALID_LOGLOSS]
+        measured = list(self.score.proxies) if self.evaluator == "proxy" else [self._measured]
         _check_objectives(self.objectives, [*measured, *ARITHMETIC, *MEASURED])
         return self
+
+    @property
+    def _measured(self) -> str:
+        return UNJUDGED if self.evaluator == "none" else VALID_LOGLOSS
 
     @model_validator(mode="after")
     def _method_and_evaluator_fit(self) -> CtrSearchConfig:
@@ -136,7 +141,12 @@ class CtrSearchConfig(Settings):
 
     def goals(self) -> Objectives:
         proxies = self.score.proxies if self.evaluator == "proxy" else None
-        return _goals(self.objectives, self.combine, proxies, {VALID_LOGLOSS: "min"})
+        return _goals(self.objectives, self.combine, proxies, {self._measured: "min"})
+
+    @property
+    def needs_supernet(self) -> bool:
+        """Whether anything is scored by shared weights."""
+        return self.evaluator in ("proxy", "shared-weights") or bool(self.search.pool_scores)
 
     def identity(self) -> dict[str, Any]:
         """What must be the same for a run to be continued: everything but where things lie and threads."""

@@ -5,6 +5,7 @@
     RUN/schema.json     the inputs, so that the weights can be loaded without the data
     RUN/ledger.jsonl    one line per finished seed
     RUN/seed-0/         checkpoint with weights and tables
+    RUN/predictions/    logits of every seed on the rows of validation and test, .npy
     RUN/result.json     mean and standard deviation over the seeds
 
 The test split is read once per seed, after its training has ended; nothing is chosen by it.
@@ -33,6 +34,7 @@ from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.json import dump_arch, to_dict
 from recnas.train.distributed import current_ranks
 from recnas.train.evaluate import evaluate
+from recnas.train.logits import logits_path, write_logits
 from recnas.train.loop import FixedNetwork
 from recnas.train.metrics import REPORTED
 from recnas.train.settings import TrainSettings
@@ -144,6 +146,7 @@ def _train_one(
     metrics: dict[str, Metrics] = {}
     for split in ("valid", "test") if on == "train" else ("test",):
         progress.phase(split, data.rows(split))
+        logits: list[torch.Tensor] = []
         metrics[split] = evaluate(
             network,
             embeddings,
@@ -152,7 +155,10 @@ def _train_one(
             batch_size=settings.eval_batch_size,
             device=device,
             on_rows=progress.advance,
+            on_logits=logits.append,
         )
+        if current_ranks().first:
+            write_logits(logits_path(run.path, split, seed), torch.cat(logits).float().cpu().numpy())
     progress.end()
     return SeedTraining(
         seed=seed,

@@ -22,6 +22,7 @@ from recnas.serve.load import load_trained
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
 from recnas.space.plus.convert import from_nasrec
+from recnas.tasks.archs import named_arch, published
 from recnas.tasks.ctr import CtrTask
 from recnas.tasks.forecast import forecast
 from recnas.train.recipe import recipe_of
@@ -217,6 +218,17 @@ def test_limits_that_exclude_every_seed_are_said(short_data, tmp_path: Path, cap
     [
         ({"search": {"method": "random", "candidates": 2, "seeds": ["zoo"]}}, "begins with 2 at most"),
         ({"search": {"method": "random", "candidates": 2, "seeds": ["deepfn"]}}, "did you mean 'deepfm'"),
+        (
+            {"search": {"method": "random", "candidates": 9, "seeds": ["nasrec-full-crit"]}},
+            "did you mean 'nasrec-full-criteo'",
+        ),
+        (
+            {
+                "space": {"name": "nasrec-small", "blocks": 3},
+                "search": {"method": "random", "candidates": 9, "seeds": ["published"]},
+            },
+            "none of them fits",
+        ),
         ({"space": {"name": "nasrec-small"}}, "space.name=nasrec-plus"),
         ({"race": {"budget": 2.5}}, r"final\.race\.budget=3"),
         ({"race": {"rungs": [1, 3]}}, r"final\.race\.rungs"),
@@ -236,3 +248,23 @@ def test_the_winner_of_a_run_and_a_published_architecture_are_seeds(finished: Pa
     assert len(task.seeds) == 2 + 18 - (read_run(finished).result.race.name is not None)
     assert task.seeds[1].arch == from_nasrec(arch)
     assert PLUS["name"] == {seed.arch.space for seed in task.seeds}.pop()
+
+
+@pytest.mark.parametrize(("space", "names"), [("nasrec-plus", 4), ("nasrec-small", 2)])
+def test_published_architectures_are_seeds_as_far_as_they_fit(short_data, space: str, names: int):
+    settings = {"space": {"name": space}, "search": {"method": "random", "candidates": 9, "seeds": ["published"]}}
+    seeds = CtrTask(small_race(short_data.path, **settings)).seeds
+    assert [seed.name for seed in seeds] == [name for name in published() if space == "nasrec-plus" or "small" in name]
+    assert len(seeds) == names
+    assert all(seed.arch.key == named_arch(seed.name).key for seed in seeds)
+
+
+def test_candidates_that_nobody_judges_stay_in_their_order_and_need_no_supernet(short_data, tmp_path: Path):
+    search(small_race(short_data.path, {"recipes": 1}, evaluator="none"), tmp_path / "run")
+    run = read_run(tmp_path / "run")
+    assert not (tmp_path / "run" / "warmup").exists()
+    drawn = [one.index for one in run.candidates if one.origin == "random"]
+    assert [one.index for one in run.of(Entrant) if one.why == "search"] == drawn[
+        : sum(one.why == "search" for one in run.of(Entrant))
+    ]
+    assert main(["report", str(tmp_path / "run"), "-o", str(tmp_path / "report.html")]) == 0

@@ -30,13 +30,13 @@ from recnas.data.schema import Schema
 from recnas.engines.execution import Execution
 from recnas.errors import ConfigError
 from recnas.jobs.compare.journal import Journal
-from recnas.jobs.compare.resolve import find_entrant, resolve, with_options
 from recnas.jobs.compare.tuning import Tuning, check_trials
 from recnas.jobs.compare.work import CompareWork, Trial, predictions_path
 from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
 from recnas.runs.records import ModelLatency
 from recnas.runs.results import Leaderboard, MetricColumn
+from recnas.tasks.models import find_entrant, resolve, with_options
 from recnas.train.latency import latency_percentiles
 from recnas.train.metrics import REPORTED
 from recnas.train.settings import TrainSettings
@@ -60,7 +60,7 @@ def compare(
     """Run a comparison, or what is missing of one; the number of workers changes nothing but speeds.
 
     Args:
-        models: see `recnas.jobs.compare.resolve`. reference: what the others are compared with; the first
+        models: see `recnas.tasks.models`. reference: what the others are compared with; the first
             model if None.
         tune: trials per model, the model's defaults among them; 0 takes the defaults as they are.
         budget: instead of a number of trials, what the trials of a model may train on: this many times the

@@ -18,10 +18,11 @@ from recnas.bench.other_models import run_other_model
 from recnas.data.prepared import PreparedData
 from recnas.errors import RunError
 from recnas.progress import Progress
-from recnas.runs.folder import write_atomic, write_json
+from recnas.runs.folder import write_json
 from recnas.runs.layout import file_name
 from recnas.runs.records import ModelTraining
 from recnas.train.evaluate import evaluate
+from recnas.train.logits import write_logits
 from recnas.train.loop import FixedNetwork, Network, NotFinite
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import (
@@ -167,8 +168,3 @@ class CompareWork:
 
 def predictions_path(run: Path, trial: Trial) -> Path:
     return run / "predictions" / f"{trial.name}.npy"
-
-
-def write_logits(path: Path, logits: np.ndarray) -> None:
-    """float32, whole or absent."""
-    write_atomic(path, lambda file: np.save(file, logits.astype(np.float32)))

@@ -79,7 +79,7 @@ def test_defaults_are_those_of_the_class():
     assert rows["search[evolution].mutations"].type == "falling | int"
     assert rows["score.proxies"].type == "tuple[str, ...]"
     assert rows["final.rows"].type == "int | null"
-    assert rows["evaluator"].type == "proxy | shared-weights | training"
+    assert rows["evaluator"].type == "proxy | shared-weights | training | none"
     assert rows["final.candidates"].meaning == "trained from scratch; validation chooses"
     assert not any(key.startswith("final.train.head_lr_share") for key in rows)
 

@@ -14,10 +14,11 @@ from recnas.data.prepare.prepare import prepare
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError
 from recnas.jobs.compare import compare
-from recnas.jobs.compare.resolve import resolve
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.json import to_dict
+from recnas.tasks.archs import named_arch
+from recnas.tasks.models import resolve
 from recnas.train.recipe import LEARNING_RATES, with_recipe
 from recnas.train.settings import TrainSettings
 
@@ -83,6 +84,12 @@ def test_tables_are_as_wide_as_the_model_needs(name: str, width: int, padded: in
     table = built.embeddings.weights["C1"]
     assert (table[1, :width] != 0).all()
     assert (table[:, width:] == 0).all()
+
+
+def test_published_architectures_have_names(criteo_data):
+    (found,) = resolve(["nasrec-full-avazu"], criteo_data)
+    assert isinstance(found, Architecture)
+    assert (found.label, found.id) == ("nasrec-full-avazu", named_arch("nasrec-full-avazu").key)
 
 
 def test_a_searched_network_is_built_as_its_search_built_it():

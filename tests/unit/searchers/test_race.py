@@ -116,6 +116,23 @@ def test_the_budget_is_never_exceeded_and_most_of_it_is_used(budget: float, brac
     assert len(one.trainings_of(one.winner)) == seeds
 
 
+def test_further_brackets_have_whom_they_are_asked_for():
+    only = race(contenders(4, 30), budget=60, brackets=3, later=("untrained", "recipe"))
+    run(only, falling)
+    later = [entrant for entrant in only.entrants if entrant.bracket > 0]
+    assert {entrant.why for entrant in later} == {"search", "recipe"}
+    first = {entrant.index for entrant in only.entrants if entrant.bracket == 0}
+    untrained = [entrant.index for entrant in later if entrant.why == "search" and entrant.bracket == 1]
+    families: dict[int, list[int]] = {}
+    for index in (i for i in range(4, 34) if i not in first):
+        families.setdefault(index % 3, []).append(index)
+    near = sorted(i for some in families.values() for i in some[:2])  # in their order, two of a family before any third
+    assert untrained[: len(near)] == near[: len(untrained)]
+    none = race(contenders(6, 0), budget=60, brackets=2, recipes=1, later=("untrained",))
+    run(none, falling)
+    assert {entrant.bracket for entrant in none.entrants} == {0}
+
+
 def test_promotion_is_by_validation_and_by_nothing_else():
     one = race(contenders(6, 20), budget=60, brackets=1, rungs=(0.25, 1), eta=3)
     told = run(one, falling)

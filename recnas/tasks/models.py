@@ -3,6 +3,7 @@
 dlrm, deepfm, ...   a model of the zoo                     RUN:best     the winner of a finished search
 sklearn-lr          scikit-learn's, fitted on the rows     ARCH.json    any NASRec architecture
 lightgbm            likewise, if it is installed           all          the zoo, as far as the data fit, and scikit-learn's
+nasrec-full-criteo  a published architecture that is shipped
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from recnas.runs.layout import WINNER_FILE
 from recnas.runs.read import read_run
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.json import to_dict
-from recnas.tasks.archs import check_clicks, named_arch
+from recnas.tasks.archs import check_clicks, named_arch, published
 from recnas.train.recipe import KEYS
 from recnas.train.settings import TrainSettings
 
@@ -126,7 +127,7 @@ def _resolve(name: str, data: PreparedData) -> list[Entrant]:
         return [OtherLibrary(name, name)]
     if name.endswith(":best"):
         return [_winner(name, Path(name.removesuffix(":best")), data)]
-    if name.endswith(".json") or Path(name).is_file():
+    if name.endswith(".json") or Path(name).is_file() or name in published():
         return [_architecture(named_arch(name), Path(name).stem, {})]
     raise ConfigError(f"there is no model {name!r}; {nearest(name.lower(), [*ZOO, *OTHER_MODELS])}")
 
