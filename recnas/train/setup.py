@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -188,6 +188,8 @@ def train_with_checkpoints(
     last: bool = True,
     until: int | None = None,
     end: bool = False,
+    looks: Collection[int] = (),
+    look: Callable[[], None] | None = None,
 ) -> None:
     """Continue from the newest whole checkpoint in `folder`, if any, and train to the end.
 
@@ -199,6 +201,7 @@ def train_with_checkpoints(
     Args:
         until: stop after so many steps with a checkpoint, from which another call goes on as if it had not stopped.
         end: what `until` says is the end: the training closes there, like one that has run its course.
+        looks: steps after which `look` is called, which must change nothing.
     """
     ranks = current_ranks()
     saved = load_latest(folder, made_from) if ranks.first and folder is not None else None
@@ -223,6 +226,8 @@ def train_with_checkpoints(
             if improved:
                 best.keep()
             trainer.ended = trainer.watch.stopped
+        if look is not None and trainer.step in looks:
+            look()
         if ranks.share(pace.due()) and trainer.step < trainer.total_steps and not trainer.ended:
             keep(2)
 
