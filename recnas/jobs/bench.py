@@ -52,7 +52,7 @@ def bench_build(
     described = settings.model_dump(mode="json", exclude={"train": NOT_THE_RESULT})
     earlier = _earlier_lines(start, data, described) if start is not None else []
     run = RunDir.create(out, "bench", data=data_facts(data.path, data.fingerprint, out), settings=described, threads=1)
-    space = make_ctr_space(settings.space)
+    space = make_ctr_space(settings.space, data.schema.n_sparse)
     width, layernorm = settings.train.embeddings.width, settings.train.layernorm
     with run.locked():
         lines = read_lines("bench", run.ledger.read(), str(run.ledger.path))
