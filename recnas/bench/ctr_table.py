@@ -1,7 +1,8 @@
 """A table of CTR architectures that were really trained: one row per (architecture, seed).
 
 Columns: index, key, arch (JSON), seed, valid_logloss, valid_auc, test_logloss, test_auc, params, macs,
-train_loss, seconds. The Parquet file also says which space and which data it belongs to.
+train_loss, seconds, and for tables with learning curves curve: validation log loss at each of `settings.rungs`, shares of
+a training. The Parquet file also says which space and which data it belongs to, and the settings of the trainings.
 
     table = CtrTable.read("runs/bench/table.parquet")
     table.valid["a1b2..."]        # mean validation log loss over seeds, by architecture key
@@ -10,7 +11,7 @@ train_loss, seconds. The Parquet file also says which space and which data it be
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -44,6 +45,9 @@ def write_table(
         row["arch"] = json.dumps(line.arch, separators=(",", ":"))
         for split, metrics in (("valid", line.valid), ("test", line.test)):
             row |= {f"{split}_{metric}": metrics[metric] for metric in ("logloss", "auc")}
+        rungs = len((settings or {}).get("rungs", ()))
+        if rungs:  # a training that validation ended before a rung stays as it ended
+            row["curve"] = [*line.curve, *[line.valid["logloss"]] * (rungs - len(line.curve))]
         rows.append(row)
     facts = json.dumps({"space": space, "data": fingerprint, "settings": settings}).encode()
     table = pa.Table.from_pylist(rows).replace_schema_metadata({_FACTS: facts})
@@ -65,6 +69,7 @@ def read_trained(path: Path | str) -> tuple[dict[str, Any], list[Trained]]:
             seconds=row["seconds"],
             valid={metric: row[f"valid_{metric}"] for metric in ("logloss", "auc")},
             test={metric: row[f"test_{metric}"] for metric in ("logloss", "auc")},
+            curve=tuple(row.get("curve", ())),
         )
         for row in table.to_pylist()
     ]
@@ -100,6 +105,8 @@ class CtrTable:
     seeds: dict[str, int]
     params: dict[str, int]
     macs: dict[str, int]
+    rungs: tuple[float, ...] = ()  # shares of a training, the last is 1; empty without learning curves
+    curves: dict[str, tuple[float, ...]] = field(default_factory=dict)  # validation log loss at each
 
     @classmethod
     def read(cls, path: Path | str) -> CtrTable:
@@ -107,7 +114,10 @@ class CtrTable:
         by_key: dict[str, list[dict[str, Any]]] = {}
         for row in table.to_pylist():
             by_key.setdefault(row["key"], []).append(row)
+        shares = tuple((known.get("settings") or {}).get("rungs", ()))
         return cls(
+            rungs=(*shares, 1.0) if shares else (),
+            curves={key: _mean_curve(rows) for key, rows in by_key.items()} if shares else {},
             space=known["space"],
             data=known["data"],
             archs={key: json.loads(rows[0]["arch"]) for key, rows in by_key.items()},
@@ -117,3 +127,7 @@ class CtrTable:
             params={key: rows[0]["params"] for key, rows in by_key.items()},
             macs={key: rows[0]["macs"] for key, rows in by_key.items()},
         )
+
+
+def _mean_curve(rows: list[dict[str, Any]]) -> tuple[float, ...]:
+    return tuple(fmean(values) for values in zip(*([*row["curve"], row["valid_logloss"]] for row in rows)))

@@ -3,6 +3,8 @@
 recnas bench build --data data/synthetic --archs 200 --seeds 1 --out runs/table      # hours; resumable
 recnas bench build --data data/synthetic --archs 200 --out runs/table rows=400000 train.lr=0.1
 recnas bench build --data data/synthetic --archs 300 --from table.parquet --out runs/more  # train only what is new
+recnas bench build --data data/frappe --space nasrec-plus --archs 150 --out runs/curves \
+  rungs=[0.0625,0.25] train.schedule=constant train.epochs=2                       # with learning curves
 recnas bench regret runs/table --methods evolution local random --candidates 60      # seconds
 recnas bench regret runs/table --supernet runs/warm-0 --proxies naswot,jacob_cov     # and in the order of proxies
 recnas bench import nasbench201 --from NATS-tss-v1_0-3ffb9-simple --out nb201.parquet   # or nasbench101, nasbench301
@@ -114,10 +116,11 @@ def _pack(args: argparse.Namespace) -> int:
 
 
 def _build(args: argparse.Namespace) -> int:
+    from recnas.bench.build_settings import BenchSettings
     from recnas.config import apply_overrides, check_settings
     from recnas.data.prepared import PreparedData
     from recnas.errors import ConfigError
-    from recnas.jobs.bench import BenchSettings, bench_build
+    from recnas.jobs.bench import bench_build
 
     usage = "recnas bench build --data DIR --archs 200 --out RUN"
     data, overrides = take_data(args.data, args.items, usage)

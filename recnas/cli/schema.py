@@ -30,7 +30,7 @@ FAMILIES = {
     "compare": "recnas.jobs.compare.settings:CompareConfig",
     "contest": "recnas.tasks.contest:ContestConfig",
     "score": "recnas.evaluators.settings:ScoreSettings",
-    "bench": "recnas.jobs.bench:BenchSettings",
+    "bench": "recnas.bench.build_settings:BenchSettings",
     "correlate": "recnas.jobs.correlate_cells:CellCorrelation",
 }
 

@@ -100,7 +100,7 @@ class RungWork:
         try:
             quiet = Progress(quiet=True)
             train_with_checkpoints(trainer, folder, made_from, quiet, "train", until=request.until, end=request.end)
-            valid = _judged(trainer, network, data)
+            valid = judged(trainer, network, data)
         except (NotFinite, NotFiniteScores) as error:  # one that diverges drops out; the race goes on
             return RungDone(time.monotonic() - started, trainer.step, failed=error.what)
         watch = trainer.watch
@@ -110,8 +110,12 @@ class RungWork:
         return RungDone(time.monotonic() - started, steps, valid, best, trainer.ended, cut)
 
 
-def _judged(trainer: Trainer, network: nn.Module, data: PreparedData) -> Metrics:
-    """Validation with the weights as they are, or its best check where that was better: those weights are kept."""
+def judged(trainer: Trainer, network: nn.Module, data: PreparedData, rows: int | None = None) -> Metrics:
+    """Validation with the weights as they are, or its best check where that was better: those weights are kept.
+
+    Args:
+        rows: of validation, the first ones; None for all.
+    """
     with nullcontext() if trainer.ended else trainer.averaged():
         now = evaluate(
             network,
@@ -119,6 +123,7 @@ def _judged(trainer: Trainer, network: nn.Module, data: PreparedData) -> Metrics
             data,
             "valid",
             batch_size=trainer.settings.eval_batch_size,
+            rows=rows,
             device=trainer.device,
         )
     watch = trainer.watch

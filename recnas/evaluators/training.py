@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from recnas.data.prepared import PreparedData
 from recnas.evaluators.base import VALID_LOGLOSS, Evaluation
+from recnas.evaluators.race import judged
 from recnas.model.nasrec.subnet import new_subnet
 from recnas.progress import Progress
 from recnas.runs.records import Metrics, ScoreRecord
@@ -18,6 +19,7 @@ from recnas.space.base import Space
 from recnas.space.settings import SpaceSettings, make_ctr_space
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork, NotFinite
+from recnas.train.metrics import NotFiniteScores
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import (
     NOT_THE_RESULT,
@@ -45,6 +47,7 @@ class Training:
     train_loss: float | None = None
     metrics: dict[str, Metrics] = field(default_factory=dict)
     failed: str | None = None
+    curve: tuple[float, ...] = ()  # validation log loss at the rungs
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class TrainWork:
         rows: training rows, the first ones; None for all. eval_rows: likewise of each split in `splits`.
         splits: what is evaluated; a job that still has to choose leaves the test split out.
         folder: where a training keeps its checkpoint until it has ended; None keeps none.
+        rungs: shares of a training after which validation is read in between; not with `folder`.
     """
 
     data: str
@@ -64,6 +68,7 @@ class TrainWork:
     eval_rows: int | None
     splits: tuple[str, ...]
     folder: str | None = None
+    rungs: tuple[float, ...] = ()
 
     def open(self) -> Callable[[TrainRequest], Training]:
         data = PreparedData.open(self.data)
@@ -79,6 +84,13 @@ class TrainWork:
         loader = make_loader(data, settings, seed, device, self.rows)
         trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device, data=data)
         started = time.monotonic()
+        curve: list[float] = []
+
+        def look() -> None:
+            value = judged(trainer, network, data, self.eval_rows)["logloss"]
+            assert value is not None, "the caller has checked that there is validation"
+            curve.append(value)
+
         kept = None if self.folder is None else Path(self.folder) / f"{space.key(arch)}-{seed}"
         try:
             made_from = {
@@ -88,8 +100,11 @@ class TrainWork:
                 "settings": settings.model_dump(mode="json", exclude=NOT_THE_RESULT),
             }
             watch_validation(trainer, network, data)
-            train_with_checkpoints(trainer, kept, made_from, Progress(quiet=True), "train", last=False)
-        except NotFinite as error:  # one that diverges must not end a night's search
+            looks = [max(1, round(share * trainer.total_steps)) for share in self.rungs]
+            train_with_checkpoints(
+                trainer, kept, made_from, Progress(quiet=True), "train", last=False, looks=looks, look=look
+            )
+        except (NotFinite, NotFiniteScores) as error:  # one that diverges must not end a night's search
             return Training(time.monotonic() - started, failed=error.what)
         seconds = time.monotonic() - started
         train_loss = trainer.take_mean_loss()
@@ -107,7 +122,7 @@ class TrainWork:
         }
         if kept is not None:
             shutil.rmtree(kept, ignore_errors=True)
-        return Training(seconds, trainer.trained_steps, train_loss, metrics)
+        return Training(seconds, trainer.trained_steps, train_loss, metrics, curve=tuple(curve))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     RUN/manifest.json   space, settings, data fingerprint, versions
     RUN/ledger.jsonl    one line per trained (architecture, seed), in the order drawn
-    RUN/table.parquet   the same as a table (see `recnas.bench.ctr_table`)
+    RUN/table.parquet   the same as a table (see `recnas.bench.ctr_table`); with `rungs` it has learning curves
 
 Asking for more architectures or seeds later continues the same run: the list of architectures depends only
 on the space and the seed, never on how many were asked for.
@@ -14,10 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
+from recnas.bench.build_settings import BenchSettings
 from recnas.bench.ctr_table import read_trained, write_table
-from recnas.config import Settings
 from recnas.data.prepared import PreparedData
 from recnas.engines.execution import Execution
 from recnas.errors import RunError
@@ -28,19 +26,8 @@ from recnas.runs.records import Trained, read_lines
 from recnas.seeds import stream
 from recnas.space.base import Space
 from recnas.space.nasrec.cost import count
-from recnas.space.settings import SpaceSettings, make_ctr_space
-from recnas.train.settings import OnePass
-from recnas.train.setup import NOT_THE_RESULT, check_stopping
-
-
-class BenchSettings(Settings):
-    """What every architecture of a table is put through."""
-
-    space: SpaceSettings = SpaceSettings()
-    seed: int = Field(0, ge=0)  # of the list of architectures
-    rows: int | None = Field(200_000, ge=1)  # training rows; null: all
-    eval_rows: int | None = Field(50_000, ge=1)  # of validation and of test; null: all
-    train: OnePass = OnePass()
+from recnas.space.settings import make_ctr_space
+from recnas.train.setup import NOT_THE_RESULT, check_stopping, check_validation
 
 
 def bench_build(
@@ -60,10 +47,12 @@ def bench_build(
     settings, how = settings or BenchSettings(), how or Execution()
     how.check()
     check_stopping(settings.train, data, how.progress, settings.rows)
+    if settings.rungs:
+        check_validation(data)
     described = settings.model_dump(mode="json", exclude={"train": NOT_THE_RESULT})
     earlier = _earlier_lines(start, data, described) if start is not None else []
     run = RunDir.create(out, "bench", data=data_facts(data.path, data.fingerprint, out), settings=described, threads=1)
-    space = make_ctr_space(settings.space)
+    space = make_ctr_space(settings.space, data.schema.n_sparse)
     width, layernorm = settings.train.embeddings.width, settings.train.layernorm
     with run.locked():
         lines = read_lines("bench", run.ledger.read(), str(run.ledger.path))
@@ -87,6 +76,7 @@ def bench_build(
             settings.rows,
             settings.eval_rows,
             ("valid", "test"),
+            rungs=settings.rungs,
         )
         with how.open(work) as engine:
             requests = [TrainRequest(seed, space.to_dict(arch)) for _, seed, arch in missing]
@@ -104,6 +94,7 @@ def bench_build(
                     train_loss=training.train_loss,
                     steps=training.steps,
                     seconds=training.seconds,
+                    curve=training.curve,
                 )
                 done[index, seed] = line
                 run.ledger.append(line.to_json())

@@ -75,6 +75,7 @@ class Trained(Record):
     train_loss: float | None = None
     steps: int = 0
     seconds: float = 0.0
+    curve: tuple[float, ...] = ()  # of a table with rungs: validation log loss at each
 
 
 class Entrant(Record):

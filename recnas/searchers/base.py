@@ -94,7 +94,7 @@ class Searcher(ABC, Generic[ArchT]):
         self._made: list[Proposal[ArchT]] = []  # everything proposed, by index; `history` trails behind
         self._handed = 0  # how many of those the caller has
         self._first_index: dict[str, int] = {}  # by key
-        self.seeds: list[ArchT] = []  # proposed before anything is drawn, by searchers that draw their first proposals
+        self.seeds: list[ArchT] = []  # proposed before anything is drawn; members of the pool where there is one
         self.seeds_left_out: list[ArchT] = []  # those of them that a limit excludes, once the first were proposed
         self._begin(pool_scores)
         self._source = self._batches()
@@ -183,7 +183,7 @@ class Searcher(ABC, Generic[ArchT]):
         return len(lines)
 
     def begin_with(self, seeds: Iterable[ArchT]) -> None:
-        """Propose these first, each network once, as far as the limits admit them."""
+        """Propose these first, each network once, as far as the limits admit them; of a pool they are members."""
         if self._made:
             raise RuntimeError("only a new searcher can begin with something")
         self.seeds = list({self.space.key(arch): arch for arch in seeds}.values())
@@ -233,11 +233,19 @@ class Searcher(ABC, Generic[ArchT]):
 
     def _first(self, count: int, origin: str, facts: Mapping[str, Any] | None = None) -> list[Proposal[ArchT]]:
         """So many proposals to begin with: seeds within the limits, then draws."""
+        seeded = self._seeded(count, facts)
+        return seeded + [self._propose(self._sample_new(), origin, facts=facts) for _ in range(count - len(seeded))]
+
+    def _seeded(self, most: int, facts: Mapping[str, Any] | None = None) -> list[Proposal[ArchT]]:
+        """Proposals of the seeds within the limits, if nothing was proposed before."""
+        return [self._propose(arch, SEED, facts=facts) for arch in self._admitted()[:most]]
+
+    def _admitted(self) -> list[ArchT]:
+        """Seeds within the limits, before the first proposal; the others are noted."""
         admitted: list[ArchT] = []
         for arch in [] if self._made else self.seeds:
             (admitted if self.gate.admits(arch) else self.seeds_left_out).append(arch)
-        seeded = [self._propose(arch, SEED, facts=facts) for arch in admitted[:count]]
-        return seeded + [self._propose(self._sample_new(), origin, facts=facts) for _ in range(count - len(seeded))]
+        return admitted
 
     def _until_new(self, arch: ArchT, again: Callable[[ArchT], ArchT]) -> tuple[ArchT, int]:
         """`arch` if no proposal has its key; otherwise what `again` makes of it, and how often it was used."""

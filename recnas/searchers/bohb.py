@@ -7,7 +7,7 @@ the model: TPE over independent choices.
 
 The model splits what was told at the highest level that has enough into a good and a bad part, smooths the
 frequencies of every option in both, draws from the good one and keeps the draw with the largest ratio of
-densities. A share of the draws stays random.
+densities. A share of the draws stays random. Seeds are the first of the first bracket, which they may widen.
 
 Every look counts as one candidate, whatever its level; what it costs is for the caller to say (`cost` of a
 ledger line). In spaces with levels the result is the best at the highest level reached.
@@ -60,11 +60,13 @@ class Bohb(Searcher[ArchT]):
             first = self.levels - 1 - steps
             width = math.ceil(self.levels / (steps + 1) * self.settings.eta**steps)
             width = max(width, self.settings.block if self.levels == 1 else 1)
-            living = [
+            left = self.total - len(self._made)
+            living = self._seeded(left, {"bracket": bracket})  # of the first bracket, which begins at level 0
+            living += [
                 self._propose(
                     self._at(self._draw(), first), "model" if self._model else "random", facts={"bracket": bracket}
                 )
-                for _ in range(min(width, self.total - len(self._made)))
+                for _ in range(min(width, left) - len(living))
             ]
             yield living
             for level in range(first + 1, self.levels):

@@ -14,7 +14,8 @@ optimisation moves (root of nu, log10 mu) so that what is told gets better; the 
   else (mu' = mu * M0^5 / kappa0): with M^4 of millions, every mu from 1e-4 to 1 would leave kappa no say. `raw`
   takes scores as they are; the released reading does, because its range of mu was made for that.
 - The first quarter of the queries are probes at even steps of the root, with mu in the middle of its range.
-- The pool grows with every query, holds each network once and loses what was queried: each query is new.
+- The pool grows with every query, holds each network once and loses what was queried: each query is new. Seeds are
+  members of the first draw and are queried when their scores say so.
 
 A member without a usable M or kappa (dead or singular network) is never chosen while others are left.
 """
@@ -26,16 +27,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from recnas.errors import ConfigError
-from recnas.searchers.base import Searcher
 from recnas.searchers.bayes import Point, suggest
-from recnas.searchers.pool import Pool, PoolScores, ScoreMatrix, require_scores
+from recnas.searchers.pool import PoolScores, ScoreMatrix
+from recnas.searchers.pooled import PooledSearcher
 from recnas.searchers.proposal import Proposal
 from recnas.searchers.settings import HnasSettings
 from recnas.seeds import stream_seed
 from recnas.space.base import ArchT
 
 
-class Hnas(Searcher[ArchT]):
+class Hnas(PooledSearcher[ArchT]):
     """The hybrid loop; `settings` are explained in `HnasSettings`.
 
     Args:
@@ -45,11 +46,9 @@ class Hnas(Searcher[ArchT]):
     name = "hnas"
     settings_class = HnasSettings
     settings: HnasSettings
-    ranks_a_pool = True
 
     def _begin(self, pool_scores: PoolScores | None) -> None:
-        names = [self.settings.metric, *([self.settings.kappa] if self.settings.kappa else [])]
-        self.pool = Pool(self.space, require_scores(pool_scores, self.name), names)
+        super()._begin(pool_scores)
         self._units: tuple[float, float] | None = None  # of M and kappa; fixed by the first draw
         self._top = 1.0  # highest root of nu, in those units
         self._points: list[Point] = []  # by index
@@ -89,12 +88,12 @@ class Hnas(Searcher[ArchT]):
         place = int(np.argmin(value))
         if not np.isfinite(value[place]):
             facts["degenerate"] = True
-        return self._propose(self.pool.take(place), origin, facts=facts)
+        return self._propose_member(self.pool.take(place), origin, facts)
 
     def _draw(self) -> None:
         if self._made and not self.settings.grow:
             return
-        self.pool.add([self.gate.draw(lambda: self.space.sample(self.rng)) for _ in range(self.settings.pool)])
+        self._draw_members(self.settings.pool)
         if self._units is None:
             self._measure()
 

@@ -4,7 +4,7 @@ Each decision has a row of logits. A batch of architectures is drawn from their 
 every logit moves by `lr` times the advantage times the derivative of the log probability. The advantage is
 the reward (minus the first objective's cost) over a moving mean, in units of a moving spread, so `lr` means
 the same for percent and for log loss. A failed network has the advantage -1. Several objectives: the first
-one is the reward.
+one is the reward. Seeds come first and teach the policy like what it draws.
 """
 
 from __future__ import annotations
@@ -46,13 +46,19 @@ class Reinforce(Searcher[ArchT]):
         return [row / row.sum() for row in exponentials]
 
     def _batches(self) -> Iterator[list[Proposal[ArchT]]]:
+        if seeds := self._seeded(self.total):
+            yield seeds
+            self._learn_from(seeds)
         while len(self._made) < self.total:
             size = min(self.settings.block, self.total - len(self._made))
             batch = [self._propose(self._draw(), "policy") for _ in range(size)]
             yield batch
-            for proposal in batch:
-                if not proposal.known:  # what is known taught its lesson already
-                    self._learn(proposal)
+            self._learn_from(batch)
+
+    def _learn_from(self, batch: list[Proposal[ArchT]]) -> None:
+        for proposal in batch:
+            if not proposal.known:  # what is known taught its lesson already
+                self._learn(proposal)
 
     def _draw(self) -> ArchT:
         policy = self.policy

@@ -17,6 +17,7 @@ class SearcherSettings(Settings):
 
     method: str
     redraws: int = Field(100, ge=0)  # draws in search of an architecture that was not proposed before
+    seeds: tuple[str, ...] = ()  # to begin with: zoo, published, one of either, ARCH.json, RUN:best; cells
 
     @property
     def proposals(self) -> int:
@@ -33,19 +34,13 @@ class SearcherSettings(Settings):
         """Architectures that a method with a pool draws, and scores, over the whole search."""
         return 0
 
-
-class SeededSettings(SearcherSettings):
-    """Of searchers whose first proposals are drawn: known architectures can take their place."""
-
-    seeds: tuple[str, ...] = ()  # zoo, published, one of either such as dcn-v2, ARCH.json or RUN:best: proposed first
-
     @property
-    def room(self) -> int:
-        """How many seeds there can be."""
-        return self.proposals
+    def room(self) -> tuple[int, str]:
+        """How many seeds there can be, and the setting that says so."""
+        return self.proposals, "candidates"
 
 
-class EvolutionSettings(SeededSettings):
+class EvolutionSettings(SearcherSettings):
     """Regularized evolution: 128 + 240 x 8 = 2,048 candidates by default."""
 
     method: Literal["evolution"] = "evolution"
@@ -60,8 +55,8 @@ class EvolutionSettings(SeededSettings):
         return self.population + self.generations * self.children
 
     @property
-    def room(self) -> int:
-        return self.population
+    def room(self) -> tuple[int, str]:
+        return self.population, "population"
 
     @field_validator("children", "tournament")
     @classmethod
@@ -79,7 +74,7 @@ class EvolutionSettings(SeededSettings):
         return value
 
 
-class RandomSettings(SeededSettings):
+class RandomSettings(SearcherSettings):
     """Independent draws from the space."""
 
     method: Literal["random"] = "random"
@@ -87,7 +82,7 @@ class RandomSettings(SeededSettings):
     block: int = Field(32, ge=1)  # proposed at a time; the draws do not depend on it
 
 
-class LocalSettings(SeededSettings):
+class LocalSettings(SearcherSettings):
     """Climbs from the best of a few random starts, from neighbour to neighbour."""
 
     method: Literal["local"] = "local"
@@ -124,6 +119,10 @@ class HnasSettings(SearcherSettings):
     def pool_size(self) -> int:
         return self.pool * (self.candidates if self.grow else 1)
 
+    @property
+    def room(self) -> tuple[int, str]:
+        return self.pool, "pool"
+
     @field_validator("log_mu")
     @classmethod
     def _a_range(cls, value: tuple[float, float]) -> tuple[float, float]:
@@ -147,6 +146,10 @@ class RankPoolSettings(SearcherSettings):
     @property
     def pool_size(self) -> int:
         return self.pool
+
+    @property
+    def room(self) -> tuple[int, str]:
+        return self.pool, "pool"
 
 
 class ReinforceSettings(SearcherSettings):

@@ -59,7 +59,7 @@ class TrainedModel:
     @torch.no_grad()
     def logits(self, dense: Tensor, ids: Tensor) -> Tensor:
         """Logits `[B]` of `dense [B, I]` and `ids [B, F]`."""
-        device = self.tables.stack.device
+        device = self.tables.row_map.device
         return self.network(dense.to(device), self.tables.lookup(ids.to(device)))
 
     def predict(self, dense: Tensor, ids: Tensor) -> Tensor:
@@ -115,6 +115,7 @@ def load_trained(
     part = find_training(run, names, schema)
     saved = whole_checkpoint(part.folder, {"data": fingerprint, **part.made_from})
     network = part.network.to(device).eval()
+    layout = getattr(network, "field_columns", None)
     fill_network(network, saved.tensors, part.folder)
     return TrainedModel(
         path=part.folder,
@@ -122,7 +123,7 @@ def load_trained(
         key=part.key,
         described=part.described,
         network=network,
-        tables=fill_tables(schema(), part.settings, saved.tensors, torch.device(device), part.folder),
+        tables=fill_tables(schema(), part.settings, saved.tensors, torch.device(device), part.folder, layout),
         schema=schema(),
         settings=part.settings,
         fingerprint=fingerprint,

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from recnas.config import nearest
 from recnas.data.schema import UNKNOWN_ID
 from recnas.errors import BackendMissing, ConfigError
-from recnas.model.embeddings import gather
 from recnas.serve.load import TrainedModel
 
 FORMATS = ("pt2", "onnx")
@@ -42,18 +41,20 @@ class Scorer(nn.Module):
 
     def __init__(self, model: TrainedModel) -> None:
         super().__init__()
-        self.stack = nn.Buffer(model.tables.stack.detach())
+        self._stacks = [f"stack_{i}" for i in range(len(model.tables.stacks))]
+        for name, stack in zip(self._stacks, model.tables.stacks):
+            self.register_buffer(name, stack.detach())
         self.known_rows = nn.Buffer(torch.tensor(model.tables.row_map.true_rows, dtype=torch.int64))
-        self._network, self._row_map = (model.network,), (model.tables.row_map,)  # not as submodules
+        self._network, self._tables = (model.network,), model.tables  # not as a submodule
         self._names = {name: f"weight_{i}" for i, (name, _) in enumerate(model.network.named_parameters())}
         for name, parameter in model.network.named_parameters():
             self.register_buffer(self._names[name], parameter.detach())
 
     def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
         """`[B]`. An id that no value has, as of a newer vocabulary, counts as unknown."""
-        (network,), (row_map,) = self._network, self._row_map
+        (network,), tables = self._network, self._tables
         known = torch.where((ids >= 0) & (ids < self.known_rows), ids, UNKNOWN_ID)
-        embedded = gather(self.stack, row_map.stacked(row_map.fold(known)), ids.shape)
+        embedded = tables.read([self.get_buffer(name) for name in self._stacks], tables.row_map.fold(known))
         weights = {name: self.get_buffer(plain) for name, plain in self._names.items()}
         return torch.func.functional_call(network, weights, (dense, embedded)).sigmoid()
 
@@ -99,7 +100,7 @@ def write_program(model: TrainedModel, to: str, folder: Path) -> Path:
             input_names=["dense", "ids"],
             output_names=["probability"],
             dynamo=True,
-            external_data=scorer.stack.nbytes > _BESIDE,
+            external_data=sum(stack.nbytes for stack in model.tables.stacks) > _BESIDE,
             verbose=False,
         )
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from recnas.data.schema import Schema
 from recnas.errors import RunError
-from recnas.model.embeddings import RowMap, TableReader
+from recnas.model.embeddings import FieldColumns, NarrowReader, RowMap, TableReader
 from recnas.train.checkpoint import Checkpoint, load_latest
 from recnas.train.settings import TrainSettings
 
@@ -38,21 +39,38 @@ def fill_tables(
     tensors: Mapping[str, Tensor],
     device: torch.device,
     source: Path | str,
+    layout: FieldColumns | None = None,
 ) -> TableReader:
-    """The tables of a checkpoint for reading: no optimizer state, so half the memory of training."""
+    """The tables of a checkpoint for reading: no optimizer state, so half the memory of training.
+
+    Args:
+        layout: which columns each field has; None: as many as the settings say.
+    """
     options = settings.embeddings
+
+    def stacked(schema: Schema, width: int) -> tuple[Tensor, RowMap]:
+        row_map = RowMap(schema, options.cap, options.hash_rows, device)
+        stack = torch.empty((row_map.total, width), device=device)
+        for name, start, rows in zip(row_map.names, row_map.starts, row_map.rows):
+            table = tensors.get(f"embeddings/weights/{name}")
+            filled = 0 if layout is None or table is None else -width % 4  # columns that kernels wanted beside
+            if table is None or tuple(table.shape) not in ((rows, width), (rows, width + filled)):
+                found = "none" if table is None else list(table.shape)
+                raise RunError(
+                    f"{source} should hold a table of {[rows, width]} for column {name}; it has {found}.",
+                    "The run was changed, or its schema.json is of other data. Train again.",
+                )
+            stack[start : start + rows].copy_(table[:, :width])
+        return stack, row_map
+
+    if layout is None:
+        return TableReader(*stacked(schema, options.width))
+    parts = [
+        stacked(replace(schema, sparse=tuple(schema.sparse[field] for field in group.fields)), group.columns)
+        for group in layout.groups
+    ]
     row_map = RowMap(schema, options.cap, options.hash_rows, device)
-    stack = torch.empty((row_map.total, options.width), device=device)
-    for name, start, rows in zip(row_map.names, row_map.starts, row_map.rows):
-        table = tensors.get(f"embeddings/weights/{name}")
-        if table is None or tuple(table.shape) != (rows, options.width):
-            found = "none" if table is None else list(table.shape)
-            raise RunError(
-                f"{source} should hold a table of {[rows, options.width]} for column {name}; it has {found}.",
-                "The run was changed, or its schema.json is of other data. Train again.",
-            )
-        stack[start : start + rows].copy_(table)
-    return TableReader(stack, row_map)
+    return NarrowReader([stack for stack, _ in parts], [own for _, own in parts], layout, row_map)
 
 
 def whole_checkpoint(folder: Path, made_from: dict[str, Any]) -> Checkpoint:

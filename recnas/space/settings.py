@@ -21,6 +21,7 @@ class SpaceSettings(Settings):
 
     name: str = SMALL  # see docs; nasrec-small, nasrec-full, nasrec-plus, or a vision space
     blocks: int | None = Field(None, ge=1)  # nasrec
+    table_widths: bool | None = None  # nasrec-plus: also search how wide each column's table is; 0: dropped
     connections: Literal["binomial", "uniform"] | None = None  # nasrec
     layers: int | None = Field(None, ge=3)  # mlp
     width: int | None = Field(None, ge=1)  # mlp
@@ -62,12 +63,12 @@ class SpaceSettings(Settings):
         return get_space(self.name, **self.options())
 
 
-def make_ctr_space(settings: SpaceSettings) -> NasrecSpace:
-    """The space of a job that works on clicks."""
+def make_ctr_space(settings: SpaceSettings, fields: int = 0) -> NasrecSpace:
+    """The space of a job that works on clicks; to draw from it, on data with so many categorical columns."""
     space = settings.make()
     if not isinstance(space, NasrecSpace):
         raise ConfigError(
             f"the architectures of {settings.name} read images, not clicks.",
             f"Set space.name to one of: {', '.join((*RULES, PLUS))}.",
         )
-    return space
+    return space.on(fields)

@@ -51,7 +51,7 @@ class CtrTask(Task):
     def __init__(self, config: CtrSearchConfig) -> None:
         self.config = config
         self.data = PreparedData.open(config.data)
-        self.space = make_ctr_space(config.space)
+        self.space = make_ctr_space(config.space, self.data.schema.n_sparse)
         self.objectives = config.goals()
         self.seed, self.searcher, self.limits = config.seed, config.search, config.limits
         self.threads = config.supernet.threads

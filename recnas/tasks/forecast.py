@@ -76,7 +76,7 @@ class Forecast:
 def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = None) -> Forecast:
     """Minutes and memory of each phase of `recnas search` with these settings on this machine."""
     data = data or PreparedData.open(config.data)
-    schema, space = data.schema, make_ctr_space(config.space)
+    schema, space = data.schema, make_ctr_space(config.space, data.schema.n_sparse)
     rng = stream(config.seed, "forecast")
     candidates = [count(space.sample(rng), schema, width=config.supernet.embeddings.width) for _ in range(SAMPLES)]
     mean_macs, mean_params = fmean(c.macs for c in candidates), fmean(c.params for c in candidates)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,7 +25,9 @@ from recnas.evaluators.training import TrainRequest
 from recnas.runs.folder import RunDir
 from recnas.runs.records import FinalTest
 from recnas.space.networks import cost
+from recnas.space.vision import VisionSpace
 from recnas.tasks.base import FINALISTS, SEARCH, WINNER, Final, Metric, Task
+from recnas.tasks.cell_seeds import cell_seeds
 from recnas.tasks.settings import ImageSearchConfig
 from recnas.train.checkpoint import save
 from recnas.train.images import ImageTraining, Split
@@ -48,6 +50,7 @@ class ImagesTask(Task):
         self.space = config.space.space.make()
         self.objectives = config.goals()
         self.seed, self.searcher, self.limits = config.seed, config.search, config.limits
+        self.seeds = cell_seeds(self.searcher, cast(VisionSpace[Any], self.space))
         self.finalists, self.finalist_seeds = config.final.candidates, config.final.seeds
         self._fingerprint = image_fingerprint(self.images)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,8 @@ from recnas.baselines.zoo import ZOO, find_name, fits
 from recnas.config import nearest
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError, RecnasError
-from recnas.searchers.settings import SearcherSettings, SeededSettings
+from recnas.searchers.settings import SearcherSettings
 from recnas.space.nasrec import NasrecSpace
-from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.plus import PLUS
 from recnas.space.plus.convert import from_nasrec
 from recnas.tasks.archs import named_arch, published
@@ -29,7 +28,7 @@ class Seed:
     """`name` as the user knows it; `hand_crafted`: it is a model of the zoo."""
 
     name: str
-    arch: NasrecArch
+    arch: Any
     hand_crafted: bool = False
 
 
@@ -44,13 +43,12 @@ def seeds_of(
     Raises:
         ConfigError: a seed is unknown or does not fit, or there are more than the search can begin with.
     """
-    names = search.seeds if isinstance(search, SeededSettings) else ()
     found: dict[str, Seed] = {}
-    for name in names:
+    for name in search.seeds:
         fitting = _published if name == PUBLISHED else _fitting
         for seed in fitting(name, space, schema, width, count):
             found.setdefault(space.key(seed.arch), seed)
-    _check_room(search, list(found.values()))
+    check_room(search, len(found))
     return list(found.values())
 
 
@@ -86,12 +84,12 @@ def _published(
         )
 
 
-def _check_room(search: SearcherSettings, seeds: Sequence[Seed]) -> None:
-    if isinstance(search, SeededSettings) and len(seeds) > search.room:
-        setting = "search.population" if search.method == "evolution" else "search.candidates"
+def check_room(search: SearcherSettings, seeds: int) -> None:
+    most, setting = search.room
+    if seeds > most:
         raise ConfigError(
-            f"search.seeds are {len(seeds)} architectures, and this search begins with {search.room} at most.",
-            f"Set {setting}={len(seeds)} or more, or name fewer seeds.",
+            f"search.seeds are {seeds} architectures, and this search begins with {most} at most.",
+            f"Set search.{setting}={seeds} or more, or name fewer seeds.",
         )
 
 

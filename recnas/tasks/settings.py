@@ -22,7 +22,7 @@ from recnas.searchers.gradient.settings import DartsSettings, NasiSettings
 from recnas.searchers.limits import ARITHMETIC, MEASURED
 from recnas.searchers.objective import Objectives
 from recnas.searchers.registry import AnySearcher
-from recnas.searchers.settings import EvolutionSettings, LimitSettings, RaceSettings, SearcherSettings, SeededSettings
+from recnas.searchers.settings import EvolutionSettings, LimitSettings, RaceSettings
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.networks import cost, vision_space, vision_spaces
 from recnas.space.settings import SpaceSettings
@@ -52,11 +52,6 @@ def _goals(objectives: Objective, combine: str, proxies: tuple[str, ...] | None,
 
     (first, *_) = get_proxies(proxies[:1])
     return Objectives.of({first.name: "max" if first.higher_is_better else "min"})
-
-
-def _check_no_seeds(search: SearcherSettings) -> None:
-    if isinstance(search, SeededSettings) and search.seeds:
-        raise ValueError("search.seeds are for searches on clicks; leave them out")
 
 
 # Clicks
@@ -221,7 +216,6 @@ class ImageSearchConfig(Settings):
     def _objectives_can_be_measured(self) -> ImageSearchConfig:
         measured = list(self.score.proxies) if self.evaluator == "proxy" else [VALID_ACCURACY]
         _check_objectives(self.objectives, [*measured, "params", "macs", "flops"])
-        _check_no_seeds(self.search)
         return self
 
     def goals(self) -> Objectives:
@@ -273,7 +267,6 @@ class TableSearchConfig(Settings):
             raise ValueError(
                 f"query.levels is for bohb; {self.search.method} looks at one length of training: set query.epochs"
             )
-        _check_no_seeds(self.search)
         return self
 
     def goals(self) -> Objectives:

@@ -26,6 +26,7 @@ from recnas.space.nasbench201.arch import Nb201Arch
 from recnas.space.nasbench201.key import key
 from recnas.space.nasbench201.skeleton import Nb201Skeleton, count
 from recnas.tasks.base import SEARCH, Final, Metric, Task
+from recnas.tasks.cell_seeds import cell_seeds
 from recnas.tasks.settings import TableSearchConfig
 
 TRAINED = Nb201Skeleton().trained()  # the networks as the benchmark's authors trained them
@@ -72,6 +73,7 @@ class TableTask(Task):
         self.space: Any = self._cells if len(self.levels) == 1 else FidelitySpace(self._cells, len(self.levels))
         self.objectives = config.goals()
         self.seed, self.searcher, self.limits = config.seed, config.search, config.limits
+        self.seeds = cell_seeds(self.searcher, self._cells, self._candidate)
         self._fingerprint = table_fingerprint(self.table)
 
     def sources(self, out: Path | str) -> dict[str, Any]:
@@ -80,6 +82,9 @@ class TableTask(Task):
     @property
     def fingerprint(self) -> str:
         return self._fingerprint
+
+    def _candidate(self, cell: Nb201Arch) -> Any:
+        return cell if len(self.levels) == 1 else Rung(cell)
 
     def plain(self, arch: Any) -> Nb201Arch:
         return arch.arch if isinstance(arch, Rung) else arch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError, DataError
 from recnas.machine import available_memory
-from recnas.model.embeddings import Embeddings, build_embeddings
+from recnas.model.embeddings import Embeddings, FieldColumns, build_embeddings
 from recnas.model.embeddings.sharded import ShardedEmbeddings, build_sharded
 from recnas.progress import Progress
 from recnas.runs.folder import RunDir
@@ -70,9 +70,21 @@ def net_shape(schema: Schema, settings: TrainSettings) -> NetShape:
     )
 
 
-def make_embeddings(schema: Schema, settings: TrainSettings, seed: int, device: torch.device) -> Embeddings:
+def make_embeddings(
+    schema: Schema,
+    settings: TrainSettings,
+    seed: int,
+    device: torch.device,
+    layout: FieldColumns | None = None,
+    start_scale: float = 1.0,
+) -> Embeddings:
     tables = settings.embeddings
     if current_ranks().several:
+        if layout is not None:
+            raise ConfigError(
+                "tables of different widths (narrow) are kept in one process, and there are several.",
+                "Train this architecture in one process, or take narrow out of its file: every table then has the full width.",
+            )
         return _make_sharded(schema, settings, seed, device)
     return build_embeddings(
         schema,
@@ -89,6 +101,8 @@ def make_embeddings(schema: Schema, settings: TrainSettings, seed: int, device: 
         l2=tables.l2,
         l2_kind=tables.l2_kind,
         std=tables.std,
+        layout=layout,
+        start_scale=start_scale,
     )
 
 
@@ -106,6 +120,9 @@ def make_tables(
     schema: Schema, settings: TrainSettings, seed: int, device: torch.device, network: nn.Module
 ) -> Embeddings:
     """New tables for a network, hand-crafted or searched, or for a supernet: as wide, and with values, as it wants."""
+    layout = getattr(network, "field_columns", None)
+    if layout is not None:
+        return make_embeddings(schema, settings, seed, device, layout, network.start_scale)  # type: ignore[arg-type]
     embeddings = make_embeddings(schema, with_tables_of(network, settings), seed, device)
     start_tables(embeddings, network, settings.embeddings.width)
     return embeddings
@@ -188,6 +205,8 @@ def train_with_checkpoints(
     last: bool = True,
     until: int | None = None,
     end: bool = False,
+    looks: Collection[int] = (),
+    look: Callable[[], None] | None = None,
 ) -> None:
     """Continue from the newest whole checkpoint in `folder`, if any, and train to the end.
 
@@ -199,6 +218,7 @@ def train_with_checkpoints(
     Args:
         until: stop after so many steps with a checkpoint, from which another call goes on as if it had not stopped.
         end: what `until` says is the end: the training closes there, like one that has run its course.
+        looks: steps after which `look` is called, which must change nothing.
     """
     ranks = current_ranks()
     saved = load_latest(folder, made_from) if ranks.first and folder is not None else None
@@ -223,6 +243,8 @@ def train_with_checkpoints(
             if improved:
                 best.keep()
             trainer.ended = trainer.watch.stopped
+        if look is not None and trainer.step in looks:
+            look()
         if ranks.share(pace.due()) and trainer.step < trainer.total_steps and not trainer.ended:
             keep(2)
 

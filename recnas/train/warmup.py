@@ -81,7 +81,7 @@ def warmup(config: WarmupConfig, out: Path | str, progress: Progress | None = No
 def _warm(
     config: WarmupConfig, data: PreparedData, run: RunDir, device: torch.device, progress: Progress
 ) -> tuple[Supernet, Embeddings, int]:
-    space = make_ctr_space(config.space)
+    space = make_ctr_space(config.space, data.schema.n_sparse)
     supernet = Supernet(space, net_shape(data.schema, config.supernet), torch.Generator().manual_seed(config.seed)).to(
         device
     )
@@ -156,7 +156,7 @@ def load_warmed(out: Path | str) -> tuple[Supernet, Embeddings, PreparedData, Wa
     config = WarmupConfig.model_validate(manifest["config"] | {"data": str(data.path)})
     device = choose_device(config.supernet)
     supernet = Supernet(
-        make_ctr_space(config.space),
+        make_ctr_space(config.space, data.schema.n_sparse),
         net_shape(data.schema, config.supernet),
         torch.Generator().manual_seed(config.seed),
     ).to(device)

@@ -55,7 +55,7 @@ def test_an_encoded_model_is_trained_and_served(model: str, settings, criteo_dat
     options = ["batch_size=256", "--quiet"]
     assert main(["train", str(file), "--data", str(criteo_data.path), "--out", str(run), *options]) == 0
     trained = load_trained(run)
-    assert trained.tables.stack.shape[1] == arch.table_width(16)
+    assert trained.tables.stacks[0].shape[1] == arch.table_width(16)
     result = json.loads((run / "result.json").read_text())
     assert result["embedding_params"] == sum(schema.table_rows) * arch.table_width(16)
     (tmp_path / "rows.tsv").write_text("\n".join(criteo_file.read_text().splitlines()[:50]) + "\n")
@@ -75,4 +75,4 @@ def test_an_encoded_model_is_compared_and_its_weights_are_kept(criteo_data, tmp_
         str(tmp_path / "c"),
     ]
     assert main(["compare", *args, "--seeds", "1", "--workers", "1", "--quiet", "--keep"]) == 0
-    assert load_trained(f"{tmp_path / 'c'}:{arch.key}").tables.stack.shape[1] == 17
+    assert load_trained(f"{tmp_path / 'c'}:{arch.key}").tables.stacks[0].shape[1] == 17

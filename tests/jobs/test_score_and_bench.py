@@ -8,14 +8,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from recnas.bench.build_settings import BenchSettings
 from recnas.cli.main import main
 from recnas.engines.execution import Execution
 from recnas.errors import DataError, RunError, SpaceError
 from recnas.evaluators.settings import ScoreSettings
-from recnas.jobs.bench import BenchSettings, bench_build
+from recnas.jobs.bench import bench_build
 from recnas.jobs.score import draw_archs, score_archs
 from recnas.space.settings import SpaceSettings
-from recnas.train.settings import CheckSettings, WarmupConfig, WarmupShare
+from recnas.train.settings import CheckSettings, OnePass, WarmupConfig, WarmupShare
 from recnas.train.warmup import load_warmed, warmup
 
 SPACE = SpaceSettings(blocks=3)
@@ -224,3 +225,48 @@ def test_a_warm_up_of_other_data_is_refused(bench: Path, warm: Path):
 
     with pytest.raises(DataError, match="the table was trained on 000000000000"):
         correlate([warm], replace(CtrTable.read(bench), data="0" * 64), SETTINGS)
+
+
+def test_a_table_with_learning_curves_is_the_training_looked_at_in_between(criteo_data, tmp_path: Path):
+    from recnas.bench.ctr_table import CtrTable
+
+    train = OnePass(schedule="constant")
+    settings = BenchSettings(space=SpaceSettings(name="nasrec-plus", blocks=3), rows=2048, eval_rows=500, train=train)
+    rungs = settings.model_copy(update={"rungs": (0.25, 0.5)})
+    bench_build(criteo_data, tmp_path / "plain", 3, 1, settings)
+    bench_build(criteo_data, tmp_path / "curves", 2, 1, rungs)
+    bench_build(criteo_data, tmp_path / "curves", 3, 1, rungs)  # goes on
+    plain, curves = CtrTable.read(tmp_path / "plain"), CtrTable.read(tmp_path / "curves")
+    assert (curves.rungs, plain.rungs, plain.curves) == ((0.25, 0.5, 1.0), (), {})
+    assert curves.valid == plain.valid  # a look changes nothing
+    assert {key: curve[-1] for key, curve in curves.curves.items()} == curves.valid
+    # The same training, ended at the first rung: 512 of its rows.
+    short = settings.model_copy(update={"rows": 2048, "train": train.model_copy(update={"epochs": 0.25})})
+    bench_build(criteo_data, tmp_path / "short", 3, 1, short)
+    quarter = CtrTable.read(tmp_path / "short").valid
+    assert {key: curve[0] for key, curve in curves.curves.items()} == pytest.approx(quarter, abs=1e-6)
+    # Continued from its file alone.
+    kept = tmp_path / "curves" / "table.parquet"
+    assert bench_build(criteo_data, tmp_path / "more", 3, 1, rungs, start=kept)["trained"] == 0
+    assert CtrTable.read(tmp_path / "more").curves == curves.curves
+
+
+def test_rungs_that_no_race_has_are_refused(criteo_data, tmp_path: Path, capsys):
+    build = [
+        "bench",
+        "build",
+        "--data",
+        str(criteo_data.path),
+        "--archs",
+        "1",
+        "--out",
+        str(tmp_path / "no"),
+        "rows=500",
+    ]
+    for setting, why in (
+        ("rungs=[0.25]", "train.schedule=constant"),
+        ("rungs=[0.5,0.25]", "rising"),
+        ("rungs=[1]", "rising"),
+    ):
+        assert main([*build, setting]) == 2
+        assert why in capsys.readouterr().err

@@ -28,6 +28,7 @@ from recnas.tasks.registry import load_search
 from recnas.tasks.table import TableTask
 
 NEEDS_SCORES = ("hnas", "eigen-nas", "naswot", "te-nas")
+CELL = Nb201Space().from_text("222222")
 METHODS = (*NEEDS_SCORES, "rea", "random", "reinforce", "bohb")
 
 
@@ -358,3 +359,29 @@ def test_a_packed_table_takes_further_scores(tmp_path, tables, capsys):
 def test_a_forecast_says_what_it_is_for(capsys):
     assert main(["forecast", "nasbench201/random"]) != 0
     assert "searches nasbench201; a forecast is for searches on prepared ad data" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["hnas", "naswot", "rea", "random", "reinforce", "bohb"])
+def test_a_search_of_cells_begins_with_seeds(tables, table, tmp_path, name):
+    best = table.archs[int(np.nanargmax(table.columns["cifar10_valid_12"]))]
+    (tmp_path / "best.json").write_text(json.dumps(Nb201Space().to_dict(best)))
+    seeds = f"search.seeds=['222222',{tmp_path / 'best.json'}]"
+    result = search_table(config(tables, name, seeds), tmp_path / "run", table=table)
+    origins = {line["key"]: line["origin"] for line in ledger(tmp_path / "run")}
+    if name in ("hnas", "naswot"):  # members of the pool, which their scores may pass over
+        assert {one for one, origin in origins.items() if origin == "seed"} <= {key(best), key(CELL)}
+    else:
+        assert [(line["key"], line["origin"]) for line in ledger(tmp_path / "run")[:2]] == [
+            (key(CELL), "seed"), (key(best), "seed")
+        ]  # fmt: skip
+        assert result.winner.key == key(best)
+
+
+def test_seeds_that_are_no_cells_are_refused_by_name(tables, table):
+    for name, why in (("dcn-v2", "six digits"), ("nowhere.json", "cannot be read")):
+        with pytest.raises(ConfigError, match=f"search.seeds: {name} is no architecture of nasbench201") as error:
+            TableTask(config(tables, "random", f"search.seeds=[{name}]"), table)
+        assert why in error.value.what + error.value.fix
+    with pytest.raises(ConfigError, match="begins with 1 at most") as error:
+        TableTask(config(tables, "random", "search.candidates=1", "search.seeds=['341311','222222']"), table)
+    assert "search.candidates=2" in error.value.fix

@@ -29,7 +29,9 @@ from recnas.model.embeddings.base import TableSize as TableSize
 from recnas.model.embeddings.base import check_state as check_state
 from recnas.model.embeddings.base import gather as gather
 from recnas.model.embeddings.base import sum_by_row as sum_by_row
+from recnas.model.embeddings.columns import FieldColumns as FieldColumns
 from recnas.model.embeddings.factory import build_embeddings as build_embeddings
+from recnas.model.embeddings.narrow import NarrowReader as NarrowReader
 from recnas.model.embeddings.row_map import RowMap as RowMap
 from recnas.model.embeddings.row_optim import L2Kind as L2Kind
 from recnas.model.embeddings.row_optim import Optimizer as Optimizer

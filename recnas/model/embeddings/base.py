@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,14 +37,21 @@ class TableReader:
     Readers in other processes see updates as they happen, row by row; search trains nothing meanwhile.
     """
 
+    stacks: tuple[Tensor, ...]  # the tables, of which each holds several one after the other
+
     def __init__(self, stack: Tensor, row_map: RowMap) -> None:
-        self.stack, self.row_map = stack, row_map
+        self.stacks, self.row_map = (stack,), row_map
 
     @torch.no_grad()
     def lookup(self, ids: Tensor) -> Tensor:
         """`[B, F]` to `[B, F, D]`."""
         self.row_map.check(ids)
-        return gather(self.stack, self.row_map.stacked(self.row_map.fold(ids)), ids.shape)
+        return self.read(self.stacks, self.row_map.fold(ids))
+
+    def read(self, stacks: Sequence[Tensor], ids: Tensor) -> Tensor:
+        """The rows of folded ids in tables laid out like `stacks`, which a traced program holds as its own."""
+        (stack,) = stacks
+        return gather(stack, self.row_map.stacked(ids), ids.shape)
 
 
 def gather(stack: Tensor, rows: Tensor, shape: torch.Size) -> Tensor:
@@ -199,7 +206,7 @@ class Embeddings(ABC):
         self.row_map.check(ids)
 
     def _fold(self, ids: Tensor) -> Tensor:
-        ids = ids.to(self._stack().device)
+        ids = ids.to(self.row_map.device)
         if self.check_every_batch or ids.device.type == "cpu" or self._batches_seen < CHECKED_ON_DEVICE:
             self.row_map.check(ids)
         self._batches_seen += 1

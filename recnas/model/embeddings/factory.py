@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, get_args
 
 import torch
@@ -9,7 +10,9 @@ import torch
 from recnas.data.schema import Schema
 from recnas.errors import BackendMissing, ConfigError
 from recnas.model.embeddings.base import Backend, Embeddings
+from recnas.model.embeddings.columns import FieldColumns
 from recnas.model.embeddings.fused import FusedEmbeddings, load_kernels
+from recnas.model.embeddings.narrow import NarrowEmbeddings
 from recnas.model.embeddings.plain import PlainEmbeddings, fill_normal
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import L2Kind, Optimizer, TableOptimizer
@@ -30,6 +33,8 @@ def build_embeddings(
     l2: float = 0.0,
     l2_kind: L2Kind = "lazy",
     std: float | None = None,
+    layout: FieldColumns | None = None,
+    start_scale: float = 1.0,
 ) -> Embeddings:
     """Allocate and initialise the tables of a schema.
 
@@ -42,12 +47,15 @@ def build_embeddings(
         cap, hash_rows: at most so many rows per table; see `RowMap`.
         offload: tables stay in host memory, only batches and gradients travel to `device`. The copies were
             run with `device="cpu"` only.
+        layout: which columns each field has; instead of `width`. start_scale: then a factor on the vectors' initial values.
 
     Raises:
         BackendMissing: `fused` was asked for and does not load here.
     """
     _check_choice("backend", backend, get_args(Backend))
     _check_choice("optimizer", optimizer, get_args(Optimizer))
+    if layout is not None:
+        width = 4  # what decides on a backend: tables of other widths are filled up
     if width < 1 or (backend == "fused" and width % 4):
         raise ConfigError(f"embeddings.width is {width}; fused needs a multiple of 4, plain any positive number.")
     if isinstance(seed, torch.Generator):
@@ -56,9 +64,24 @@ def build_embeddings(
     home = torch.device("cpu") if offload else device
     if backend in ("auto", "sharded"):
         backend = choose_backend(home, width, schema.n_sparse)
-    row_map = RowMap(schema, cap, hash_rows, home)
-    make = FusedEmbeddings if backend == "fused" else PlainEmbeddings
-    embeddings = make(row_map, width, TableOptimizer(optimizer, eps, l2, l2_kind), lr, device, home)
+    options = TableOptimizer(optimizer, eps, l2, l2_kind)
+
+    def allocate(schema: Schema, width: int) -> Embeddings:
+        make = FusedEmbeddings if backend == "fused" else PlainEmbeddings
+        return make(RowMap(schema, cap, hash_rows, home), width, options, lr, device, home)
+
+    if layout is not None:
+        parts = [
+            allocate(
+                replace(schema, sparse=tuple(schema.sparse[field] for field in group.fields)),
+                group.columns + (-group.columns % 4 if backend == "fused" else 0),
+            )
+            for group in layout.groups
+        ]
+        narrow = NarrowEmbeddings(RowMap(schema, cap, hash_rows, home), layout, parts, options, lr, device)
+        narrow.fill(seed, std, start_scale)
+        return narrow
+    embeddings = allocate(schema, width)
     for name, table in embeddings.weights.items():
         fill_normal(table, seed, name, std)
     return embeddings

@@ -31,6 +31,7 @@ class RowMap:
             torch.tensor(numbers, dtype=torch.int64, device=device)
             for numbers in (self.rows, self.true_rows, self.starts)
         )
+        self.device = device
         self._wrap = (self._size - FIRST_VALUE_ID).clamp(min=1)  # a table of reserved rows only never wraps
 
     def check(self, ids: Tensor) -> None:

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from recnas.model.dropout import Draws, Dropout
+from recnas.model.embeddings import FieldColumns
 from recnas.model.nasrec.forward import run
 from recnas.model.nasrec.init import HEAD_START, attach, fill
 from recnas.model.nasrec.supernet import Supernet
 from recnas.model.plus.norms import Statistics, running_statistics
+from recnas.model.plus.tables import field_columns
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.layers import NetShape
 from recnas.space.nasrec.plan import HEAD_BIAS, HEAD_WEIGHT, build_plan
@@ -81,6 +83,11 @@ class Subnet(nn.Module):
     def table_width(self, width: int) -> int:
         """Columns of a table row when vectors are `width` wide."""
         return self.arch.table_width(width)
+
+    @property
+    def field_columns(self) -> FieldColumns | None:
+        """Which columns each field's table has, where tables are not all alike."""
+        return field_columns(self.arch, self.shape.width, self.shape.n_sparse)
 
     @property
     def output_bias(self) -> nn.Parameter:

@@ -12,6 +12,7 @@ from recnas.model.nasrec.operators import FORWARDS
 from recnas.model.plus import operators as further  # noqa: F401, it makes its operators known
 from recnas.model.plus.inputs import PlusInputs, Streams
 from recnas.model.plus.norms import Statistics
+from recnas.model.plus.tables import narrowed
 from recnas.space.nasrec.arch import FM, MERGE
 from recnas.space.nasrec.plan import BlockPlan, Plan
 from recnas.space.plus.arch import SPARE_BIAS, PlusArch, PlusBlock, split_logits
@@ -37,6 +38,8 @@ def run(
     arch = plan.arch
     assert isinstance(arch, PlusArch)
     width = plan.shape.width
+    if arch.narrow:
+        embedded = narrowed(arch, embedded, width)
     # Columns of a table row: the vector, unless no vectors are kept at all, then the id's own weight.
     at = 0 if embedded.shape[-1] < width + arch.first_order else width
     vectors = embedded if embedded.shape[-1] == width else embedded[..., : min(width, at)]

@@ -121,6 +121,10 @@ class NasrecArch:
         """Columns of a table row when vectors are `width` wide."""
         return width
 
+    def table_columns(self, width: int, fields: int) -> tuple[int, ...]:
+        """Columns of every field's table; 0: it has none."""
+        return (self.table_width(width),) * fields
+
     @cached_property
     def key(self) -> str:
         """Name of the standalone network; equal for descriptions that build the same one."""

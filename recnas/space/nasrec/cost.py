@@ -127,11 +127,13 @@ def count(
         blocks.append(BlockCost(tuple(parts)))
     arch.list_head(counter)
     head = counter.take("head")
+    columns = arch.table_columns(width, schema.n_sparse)
+    values = sum(rows * own for rows, own in zip(schema.table_rows, columns))
     return Cost(
         params=sum(block.params for block in blocks) + head.params,
         macs=sum(block.macs for block in blocks) + head.macs,
-        embedding_params=sum(schema.table_rows) * arch.table_width(width),
-        embedding_bytes=schema.embedding_bytes(arch.table_width(width)),
+        embedding_params=values,
+        embedding_bytes=4 * values,
         live_blocks=sum(parts.dense or parts.sparse for parts in live_parts(arch)),
         blocks=tuple(blocks),
         head=head,

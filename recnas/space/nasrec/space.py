@@ -83,6 +83,10 @@ class NasrecSpace(Space[NasrecArch]):
     def __repr__(self) -> str:
         return f"NasrecSpace({self.name!r}, blocks={self.blocks}, connections={self.connections!r})"
 
+    def on(self, fields: int) -> NasrecSpace:
+        """The space on data with so many categorical columns; here it is the same for all."""
+        return self
+
     def sample(self, rng: Generator) -> NasrecArch:
         """Single operator, any connection: what NASRec searches over."""
         return self.sample_path(rng, ANY_CONNECTION)

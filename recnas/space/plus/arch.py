@@ -8,7 +8,8 @@ records. What is new is in subclasses, so the published spaces hold nothing they
 - a block may normalise, activate, add a residual and drop out;
 - the head reads any set of streams (`dense` 0: the raw numbers, `rows` 0: the raw vectors) and may add one weight
   per id (`first_order`). A dense stream of one unit is a logit by itself: it is added without a weight;
-- there may be any number of blocks.
+- there may be any number of blocks;
+- tables may be narrower than the vectors (`narrow`, see `tables`).
 
 `dense_dim` 0 stands for the length of all raw numbers and vectors of a row of data, `sparse_dim` 0 for the
 number of its fields, numeric ones included: the two widths that depend on the data.
@@ -21,9 +22,11 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from recnas.errors import SpaceError
 from recnas.space.nasrec.arch import DENSE, SPARSE, Block, NasrecArch
 from recnas.space.nasrec.liveness import live_parts
 from recnas.space.nasrec.operators import OPERATORS
+from recnas.space.plus.tables import Narrow, kept, to_lists
 
 if TYPE_CHECKING:
     from recnas.space.nasrec.layers import Layer, LayerBuilder, NetShape
@@ -108,6 +111,7 @@ class PlusArch(NasrecArch):
     head: Head = field(default_factory=Head)
     first_order: bool = False  # one weight per id, in a further column of the tables
     start_scale: float = 1.0  # factor on the vectors' initial values, for networks that add up their products
+    narrow: Narrow = ()  # columns whose tables are narrower than the vectors, with their shares
 
     @property
     def head_reads(self) -> dict[str, tuple[int, ...]]:
@@ -129,7 +133,19 @@ class PlusArch(NasrecArch):
     def table_width(self, width: int) -> int:
         return (width if self.reads_vectors or not self.first_order else 0) + self.first_order
 
+    def table_columns(self, width: int, fields: int) -> tuple[int, ...]:
+        own, shares = int(self.first_order), dict(self.narrow)
+        vectors = self.table_width(width) - own
+        parts = (shares.get(column, 1.0) for column in range(fields))
+        return tuple(kept(share, vectors) + own if share else 0 for share in parts)
+
     def sized(self, shape: NetShape) -> PlusArch:
+        if self.narrow and self.narrow[-1][0] >= shape.n_sparse:
+            raise SpaceError(
+                f"the table of column {self.narrow[-1][0]} is narrower, and the data have {shape.n_sparse} categorical columns",
+                "leave it out of narrow; columns are numbered from 0",
+            )
+
         def known(block: PlusBlock) -> PlusBlock:
             return replace(
                 block,
@@ -141,6 +157,13 @@ class PlusArch(NasrecArch):
             return self
         return replace(self, blocks=tuple(map(known, self.blocks)))
 
+    @property
+    def _felt(self) -> Narrow:
+        """Of `narrow` what makes a difference: tables of first-order weights alone can only be dropped."""
+        if self.first_order and not self.reads_vectors:
+            return tuple((column, share) for column, share in self.narrow if not share)
+        return self.narrow
+
     def head_genes(self, position: Mapping[int, int]) -> dict[str, Any]:
         last = max(position.values())
         dense, rows = ([position[j] for j in inputs] for inputs in (self.head.dense, self.head.rows))
@@ -150,6 +173,7 @@ class PlusArch(NasrecArch):
         genes |= {"mean": True} if self.head.mean and self.head.streams > 1 else {}
         genes |= {"spare_bias": True} if self.head.spare_bias else {}
         genes |= {"first_order": True} if self.first_order else {}
+        genes |= {"narrow": to_lists(self._felt)} if self._felt else {}
         return genes | ({"start_scale": self.start_scale} if self.start_scale != 1 else {})
 
     def list_head(self, builder: LayerBuilder) -> tuple[Layer, tuple[int, ...]]:

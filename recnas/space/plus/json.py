@@ -13,6 +13,7 @@ from recnas.errors import SpaceError
 from recnas.space.nasrec.arch import Block
 from recnas.space.nasrec.fields import make_block, need_keys
 from recnas.space.plus.arch import ADDED, CONNECTIONS, NAME, Head, PlusArch, PlusBlock
+from recnas.space.plus.tables import Narrow, to_lists
 
 FORMAT = "recnas/1"
 _OWN = tuple(field.name for field in fields(Block))
@@ -29,12 +30,13 @@ def to_dict(arch: PlusArch) -> dict[str, Any]:
     head |= {name: True for name in ("mean", "spare_bias") if getattr(arch.head, name)}
     data: dict[str, Any] = {"format": FORMAT, "space": arch.space, "blocks": blocks, "head": head}
     data |= {"first_order": True} if arch.first_order else {}
-    return data | ({"start_scale": arch.start_scale} if arch.start_scale != 1 else {})
+    data |= {"start_scale": arch.start_scale} if arch.start_scale != 1 else {}
+    return data | ({"narrow": to_lists(arch.narrow)} if arch.narrow else {})
 
 
 def from_dict(data: Any) -> PlusArch:
     """What fields may hold is checked here, what the space allows is not."""
-    need_keys("the architecture", data, ("format", "space", "blocks", "head"), ("first_order", "start_scale"))
+    need_keys("the architecture", data, ("format", "space", "blocks", "head"), ("first_order", "start_scale", "narrow"))
     if data["format"] != FORMAT or data["space"] != NAME:
         raise SpaceError(
             f"format is {data['format']!r} and space {data['space']!r}; this reads {FORMAT!r} of {NAME!r}",
@@ -43,7 +45,8 @@ def from_dict(data: Any) -> PlusArch:
     if not isinstance(data["blocks"], list):
         raise SpaceError("blocks: expected a list with one entry per block", "an empty list is a network without any")
     blocks = tuple(_block(b, entry) for b, entry in enumerate(data["blocks"], start=1))
-    return PlusArch(NAME, blocks, _head(data["head"]), _flag(data, "first_order"), data.get("start_scale", 1.0))
+    first_order, scale = _flag(data, "first_order"), data.get("start_scale", 1.0)
+    return PlusArch(NAME, blocks, _head(data["head"]), first_order, scale, _narrow(data.get("narrow", [])))
 
 
 def _block(b: int, entry: Any) -> PlusBlock:
@@ -67,6 +70,12 @@ def _head(data: Any) -> Head:
     need_keys("head", data, ("dense", "rows"), ("mean", "spare_bias"))
     dense, rows = (_numbers(f"head: {name}", data[name]) for name in ("dense", "rows"))
     return Head(dense, rows, _flag(data, "mean"), _flag(data, "spare_bias"))
+
+
+def _narrow(raw: Any) -> Narrow:
+    if not isinstance(raw, list) or not all(isinstance(one, list) and len(one) == 2 for one in raw):
+        raise SpaceError(f"narrow is {raw!r}", "give a list of [column, share], e.g. [[3, 0.25], [7, 0]]")
+    return tuple((column, float(share) if isinstance(share, int) else share) for column, share in raw)
 
 
 def _flag(data: dict[str, Any], name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Small steps between architectures of `nasrec-plus`: a gene of a live block, the head, one block more.
+"""Small steps between architectures of `nasrec-plus`: a gene of a live block, the head, one block more, a table's width.
 
 As in NASRec, only what the logit depends on is changed, and a child is kept only if its key differs.
 """
@@ -14,11 +14,13 @@ from numpy.random import Generator
 from recnas.space.nasrec.liveness import live_parts, read_streams
 from recnas.space.nasrec.operators import fields_read, genes_read
 from recnas.space.nasrec.sampling import ANY_CONNECTION, pick
+from recnas.space.plus import tables
 from recnas.space.plus.arch import PlusArch
 from recnas.space.plus.rules import PlusRules, is_valid, settled
 from recnas.space.plus.sampling import draw_arch, draw_block
 
 _TRIES = 50
+_OF_TABLES = 0.2  # of the changes, where table widths are genes
 _NOT_SEARCHED = ("context", "head_width", "reduction")  # kept as they are: they name columns, or sizes that must agree
 
 
@@ -26,7 +28,9 @@ def mutate(arch: PlusArch, rules: PlusRules, most: int, rng: Generator) -> PlusA
     """One change that makes another network: in three of four tries a gene of a block, else the head or a new block."""
     genes = [(b, gene) for b, names in effective_genes(arch, rules).items() for gene in names]
     for _ in range(_TRIES):
-        if genes and rng.random() < 0.75:
+        if rules.fields and rng.random() < _OF_TABLES:
+            child = replace(arch, narrow=tables.changed(arch.narrow, rules.fields, rng))
+        elif genes and rng.random() < 0.75:
             b, gene = pick(tuple(genes), rng)
             values = [v for v in rules.values(arch.blocks[b - 1], gene, b) if v != getattr(arch.blocks[b - 1], gene)]
             child = with_gene(arch, b, gene, pick(tuple(values), rng))
@@ -57,6 +61,7 @@ def neighbours(arch: PlusArch, rules: PlusRules) -> Iterator[PlusArch]:
                 if is_valid(child, rules) and fresh(child):
                     yield child
     yield from filter(fresh, of_head(arch))
+    yield from filter(fresh, (replace(arch, narrow=one) for one in tables.changes(arch.narrow, rules.fields)))
 
 
 def effective_genes(arch: PlusArch, rules: PlusRules) -> dict[int, tuple[str, ...]]:

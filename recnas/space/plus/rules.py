@@ -13,6 +13,7 @@ from recnas.space.nasrec.operators import OPERATORS
 from recnas.space.nasrec.rules import is_int
 from recnas.space.plus import field_operators as field
 from recnas.space.plus import operators as ops
+from recnas.space.plus import tables
 from recnas.space.plus.arch import AS_DATA, NAME, PlusArch, PlusBlock
 
 BLOCKS = 8
@@ -53,6 +54,7 @@ class PlusRules:
     dense_dims: tuple[int, ...] = DENSE_DIMS
     sparse_dims: tuple[int, ...] = SPARSE_DIMS
     max_inputs: int = MAX_INPUTS
+    fields: int = 0  # columns whose table widths are genes too
 
     @staticmethod
     def searched(offered: tuple[str, ...]) -> tuple[str, ...]:
@@ -126,6 +128,7 @@ def _faults(arch: PlusArch, rules: PlusRules, sampled: bool) -> Iterator[str]:
         yield "head reads nothing"
     if not isinstance(arch.start_scale, (int, float)) or not arch.start_scale > 0:
         yield f"start_scale is {arch.start_scale!r}, which is not a positive number"
+    yield from tables.faults(arch.narrow)
     odd = {j for j, block in enumerate(arch.blocks, start=1) if block.head_width and field.ATTEND in block.sparse_ops}
     for b, block in enumerate(arch.blocks, start=1):
         for op in (*block.dense_ops, *block.sparse_ops):

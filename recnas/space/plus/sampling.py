@@ -9,6 +9,7 @@ law only says where a search begins.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from numpy import arange
@@ -20,6 +21,7 @@ from recnas.space.nasrec.operators import OPERATORS
 from recnas.space.nasrec.sampling import ANY_PATH, pick
 from recnas.space.plus import field_operators as field
 from recnas.space.plus import operators as ops
+from recnas.space.plus import tables
 from recnas.space.plus.arch import AS_DATA, Head, PlusArch, PlusBlock
 from recnas.space.plus.rules import ACTIVATIONS, CHOICES, INNER, LOGITS, PlusRules, settled
 
@@ -61,7 +63,8 @@ def draw_arch(rules: PlusRules, most: int, rng: Generator, strategy: str) -> Plu
     blocks: tuple[PlusBlock, ...] = ()
     for _ in range(n):
         blocks = (*blocks, draw_block(rules, blocks, rng, several=strategy == ANY_PATH))
-    return PlusArch(rules.name, blocks, draw_head(rules, blocks, rng), first_order=bool(rng.random() < 0.3))
+    arch = PlusArch(rules.name, blocks, draw_head(rules, blocks, rng), first_order=bool(rng.random() < 0.3))
+    return replace(arch, narrow=tables.draw(rules.fields, rng)) if rules.fields else arch
 
 
 def draw_head(rules: PlusRules, blocks: tuple[PlusBlock, ...], rng: Generator) -> Head:

@@ -12,6 +12,7 @@ of hand-crafted models are in `encode`; `recnas.baselines.encoded` copies their 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -29,6 +30,7 @@ from recnas.space.plus import moves
 from recnas.space.plus.arch import AS_DATA, NAME, Head, PlusArch
 from recnas.space.plus.rules import BLOCKS, CHOICES, DENSE_DIMS, INNER, MAX_INPUTS, SPARSE_DIMS, PlusRules, check
 from recnas.space.plus.sampling import draw_arch, full_block
+from recnas.space.plus.tables import SHARES
 
 PLUS = NAME
 
@@ -41,6 +43,7 @@ class PlusSpace(NasrecSpace):
         dense_dims: widths a search chooses from; 0 is the length of the raw inputs of a data set.
         sparse_dims: row counts a search chooses from.
         max_inputs: most inputs a search gives a connection field.
+        table_widths: whether a search also chooses how wide each column's table is, on data it was told of by `on`.
     """
 
     trains_full_path = False  # paths with several operators instead
@@ -53,6 +56,7 @@ class PlusSpace(NasrecSpace):
         dense_dims: tuple[int, ...] = DENSE_DIMS,
         sparse_dims: tuple[int, ...] = SPARSE_DIMS,
         max_inputs: int = MAX_INPUTS,
+        table_widths: bool = False,
     ) -> None:
         (self.blocks,) = _positive("blocks", blocks)
         (max_inputs,) = _positive("max_inputs", max_inputs)
@@ -64,9 +68,18 @@ class PlusSpace(NasrecSpace):
         )
         self.name = NAME
         self.connections = ""
+        self.table_widths = table_widths
 
     def __repr__(self) -> str:
         return f"PlusSpace(blocks={self.blocks})"
+
+    def on(self, fields: int) -> PlusSpace:
+        """The space on data with so many categorical columns."""
+        if not self.table_widths:
+            return self
+        found = copy(self)
+        found.rules = replace(self.rules, fields=fields)
+        return found
 
     def sample_path(self, rng: Generator, strategy: str = ANY_CONNECTION) -> PlusArch:
         """One step's path for weight-sharing training; any-path has several operators per stream."""
@@ -127,7 +140,7 @@ class PlusSpace(NasrecSpace):
         for b in range(1, self.blocks + 1):
             so_far *= self._descriptions(b)
             total += so_far * 4 ** (b + 1) * 8  # and the head
-        return total
+        return total * (len(SHARES) + 1) ** self.rules.fields
 
     def effective_size(self) -> int:
         """Not known closely: an upper bound."""

@@ -198,6 +198,6 @@ def test_rows_of_one_label_have_no_auc(trained_run: Path, criteo_data):
 
 def test_a_diverged_model_is_refused(trained_run: Path, criteo_data):
     model = load_trained(trained_run)
-    model.tables.stack.fill_(float("nan"))
+    model.tables.stacks[0].fill_(float("nan"))
     with pytest.raises(RunError, match="diverged"):
         measure(model, ScoredRows.draw(criteo_data, "valid", 10, 0), column_parts(model.schema, {}), repeats=1)

@@ -117,3 +117,62 @@ def test_the_other_spaces_refuse_it():
         PlusSpace().validate(NasrecSpace("nasrec-full").sample(np.random.default_rng(0)))
     with pytest.raises(SpaceError, match="cannot describe"):
         dump_arch(arch, "nasrec")
+
+
+class TestTableWidths(PlusConformance):
+    samples = 30
+    neighbours_per_arch = 60
+
+    def space(self):
+        return PlusSpace(blocks=3, table_widths=True).on(26)
+
+    def test_a_file_without_the_gene_has_full_tables(self):
+        space, rng = self.space(), np.random.default_rng(2)
+        for arch in (space.sample(rng) for _ in range(20)):
+            written = space.to_dict(arch)
+            assert ("narrow" in written) == bool(arch.narrow)
+            without = {name: value for name, value in written.items() if name != "narrow"}
+            assert space.from_dict(without) == replace(arch, narrow=())
+
+    def test_draws_reach_a_tenth_of_the_memory(self):
+        space, rng = self.space(), np.random.default_rng(3)
+        full = sum(SCHEMA.table_rows) * 16
+        sizes = [count(space.sample(rng), SCHEMA).embedding_params / full for _ in range(300)]
+        assert sum(size >= 1 for size in sizes) > 100
+        assert min(sizes) < 0.35
+
+
+def test_table_widths_are_genes_only_where_asked_for():
+    plain, asked = PlusSpace(blocks=2), PlusSpace(blocks=2, table_widths=True)
+    assert plain.on(26) is plain
+    assert asked.rules.fields == 0  # until it is told of data
+    rngs = [np.random.default_rng(1) for _ in "12"]
+    assert [plain.sample(rngs[0]) for _ in range(5)] == [asked.sample(rngs[1]) for _ in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("narrow", "fault"),
+    [
+        ([[3, 1.0]], "from 0 .dropped. to below 1"),
+        ([[3, 0.5], [3, 0]], "each column once"),
+        ([[-1, 0.5]], "numbered from 0"),
+        ([3], "list of .column, share."),
+        ([["C3", 0.5]], "numbered from 0"),
+        ([[3, "half"]], "shares are from 0"),
+    ],
+)
+def test_faults_of_narrow_are_named(narrow, fault: str):
+    data = PlusSpace(blocks=2).to_dict(PlusSpace(blocks=2).sample(np.random.default_rng(0))) | {"narrow": narrow}
+    with pytest.raises(SpaceError) as error:
+        PlusSpace(blocks=2).from_dict(json.loads(json.dumps(data)))
+    import re
+
+    assert re.search(fault, f"{error.value.what} {error.value.fix}")
+
+
+def test_first_order_tables_can_only_be_dropped():
+    plain = PlusArch("nasrec-plus", (), Head((0,), ()), first_order=True)
+    assert replace(plain, narrow=((2, 0.5),)).key == plain.key
+    assert replace(plain, narrow=((2, 0.0),)).key != plain.key
+    assert count(replace(plain, narrow=((2, 0.5),)), SCHEMA) == count(plain, SCHEMA)
+    assert count(replace(plain, narrow=((2, 0.0),)), SCHEMA).embedding_params == 25 * 100

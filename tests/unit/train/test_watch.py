@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from recnas.bench.build_settings import BenchSettings
 from recnas.data.prepare.prepare import prepare
 from recnas.data.raw.sources import ReadySplit
 from recnas.errors import DataError
-from recnas.jobs.bench import BenchSettings, bench_build
+from recnas.jobs.bench import bench_build
 from recnas.jobs.compare import compare
 from recnas.jobs.search import search
 from recnas.progress import Progress

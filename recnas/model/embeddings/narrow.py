@@ -1,0 +1,121 @@
+"""Tables of different widths: a backend's tables for every group of fields, read and trained as one.
+
+Memory is that of the columns the fields keep; fields without a table have none. Initial values are those that tables of
+full width would have in the same columns, so with optimizers that go value by value a training with narrow tables is the training
+with full ones whose further columns nobody reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recnas.model.embeddings.base import Embeddings, Lookup, TableReader, gather
+from recnas.model.embeddings.columns import FieldColumns
+from recnas.model.embeddings.plain import normal_parts
+from recnas.model.embeddings.row_map import RowMap
+from recnas.model.embeddings.row_optim import TableOptimizer
+
+
+class NarrowReader(TableReader):
+    """Lookups in the tables of all groups.
+
+    Args:
+        stacks, row_maps: of each group. row_map: of all fields.
+    """
+
+    def __init__(
+        self, stacks: Sequence[Tensor], row_maps: Sequence[RowMap], layout: FieldColumns, row_map: RowMap
+    ) -> None:
+        self.stacks, self.row_map = tuple(stacks), row_map
+        self._row_maps, self._layout = tuple(row_maps), layout
+
+    def read(self, stacks: Sequence[Tensor], ids: Tensor) -> Tensor:
+        found = []
+        for group, stack, row_map in zip(self._layout.groups, stacks, self._row_maps):
+            mine = ids[:, list(group.fields)]
+            found.append(gather(stack, row_map.stacked(mine), mine.shape))
+        return self._layout.spread(found, ids)
+
+
+class NarrowEmbeddings(Embeddings):
+    """Args:
+    row_map: of all fields. parts: tables of each group of `layout`, without initial values.
+    """
+
+    def __init__(
+        self,
+        row_map: RowMap,
+        layout: FieldColumns,
+        parts: Sequence[Embeddings],
+        optimizer: TableOptimizer,
+        lr: float,
+        device: torch.device,
+    ) -> None:
+        super().__init__(row_map, layout.width, optimizer, lr, device)
+        self.backend = parts[0].backend if parts else "plain"
+        self.layout, self._parts = layout, tuple(parts)
+        holder = {name: part for part in parts for name in part.weights}
+        for name in row_map.names:
+            if name in holder:
+                self.weights[name] = holder[name].weights[name]
+                for what, tables in self.state.items():
+                    tables[name] = holder[name].state[what][name]
+
+    @torch.no_grad()
+    def fill(self, seed: int, std: float | None, start_scale: float) -> None:
+        """Initial values; weights of ids, and columns that only fill up, start at zero."""
+        for name, columns in zip(self.row_map.names, self.layout.columns):
+            if not columns:
+                continue
+            table, kept = self.weights[name].zero_(), columns - self.layout.own
+            for start, values in normal_parts(len(table), self.width, seed, name, std):
+                table[start : start + len(values), :kept] = values[:, :kept] * start_scale
+
+    def _open(self, ids: Tensor) -> tuple[Tensor, Any]:
+        opened = [part._open(mine) for part, mine in zip(self._parts, self._split(ids))]
+        return self.layout.spread([values.detach() for values, _ in opened], ids), opened
+
+    def _split(self, ids: Tensor) -> list[Tensor]:
+        return [ids[:, list(group.fields)] for group in self.layout.groups]
+
+    def _update(self, lookup: Lookup, scale: float) -> None:
+        assert lookup.leaf.grad is not None
+        grads = self.layout.gathered(lookup.leaf.grad, [part.width for part in self._parts])
+        for number, (part, ids, grad) in enumerate(zip(self._parts, self._split(lookup.ids), grads)):
+            values, kept = part._open(ids) if lookup._kept is None else lookup._kept[number]
+            own = Lookup(part, ids, values, kept)
+            own.leaf.grad = grad
+            own.apply(scale)
+
+    def _stack(self) -> Tensor:
+        raise NotImplementedError("tables of different widths have no common block of memory")
+
+    @torch.no_grad()
+    def lookup(self, ids: Tensor) -> Tensor:
+        reader = self.reader()
+        return reader.read(reader.stacks, self._fold(ids)).to(self.device)
+
+    def reader(self) -> NarrowReader:
+        stacks = [part._stack().detach() for part in self._parts]
+        return NarrowReader(stacks, [part.row_map for part in self._parts], self.layout, self.row_map)
+
+    def share_memory_(self) -> None:
+        for part in self._parts:
+            part.share_memory_()
+
+    def set_lr(self, lr: float) -> None:
+        self.lr = lr
+        for part in self._parts:
+            part.set_lr(lr)
+
+    @property
+    def steps(self) -> int:
+        return self._parts[0].steps if self._parts else 0
+
+    def set_steps(self, steps: int) -> None:
+        for part in self._parts:
+            part.set_steps(steps)
