@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from recnas.errors import RunError
 from recnas.runs.folder import RunDir
 from recnas.runs.layout import RESULT, WINNER_FILE
-from recnas.runs.records import Candidate, SearchResult, Trained, read_lines
+from recnas.runs.records import Candidate, Trained, read_lines
+from recnas.runs.search_result import SearchResult
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from recnas.errors import DataError
-from recnas.runs.results import PairedDifference
+from recnas.runs.records import PairedDifference
 
 GROUPS = 2**14
 _AT_A_TIME = 64  # resamples per matrix product

@@ -14,6 +14,7 @@ from statistics import fmean
 import numpy as np
 
 from recnas.bench.bootstrap import RowSums, paired_bootstrap
+from recnas.bench.verdict import ratio
 from recnas.runs.records import ArmRun
 from recnas.runs.results import Contestant, ContestBoard, ContestDifference, Spread
 
@@ -132,9 +133,9 @@ def _loss(one: Contestant) -> float:
 def _cost(one: Contestant, other: Contestant) -> str:
     said = ""
     if one.flops and other.flops:
-        said += f", at {one.flops / other.flops:.2g} times its FLOPs"
+        said += f", at {ratio(one.flops / other.flops)} times its FLOPs"
     if one.latency_ms_512 and other.latency_ms_512:
-        said += f" and {one.latency_ms_512 / other.latency_ms_512:.2g} times its latency"
+        said += f" and {ratio(one.latency_ms_512 / other.latency_ms_512)} times its latency"
     return said
 
 

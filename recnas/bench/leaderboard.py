@@ -15,8 +15,8 @@ from recnas.bench.bootstrap import RowSums, paired_bootstrap
 from recnas.bench.floor import NO_BETTER, is_below
 from recnas.runs.folder import write_atomic, write_json
 from recnas.runs.layout import LEADERBOARD
-from recnas.runs.records import Metrics, ModelLatency, ModelTraining
-from recnas.runs.results import ComparedModel, Headline, Leaderboard, PairedDifference, Spread
+from recnas.runs.records import Metrics, ModelLatency, ModelTraining, PairedDifference
+from recnas.runs.results import ComparedModel, Headline, Leaderboard, Spread
 from recnas.train.metrics import REPORTED
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from recnas.data.prepared import PreparedData
 from recnas.model.nasrec.subnet import new_subnet
@@ -18,6 +19,7 @@ from recnas.runs.records import Metrics
 from recnas.space.base import Space
 from recnas.space.settings import SpaceSettings, make_ctr_space
 from recnas.train.evaluate import evaluate
+from recnas.train.logits import write_logits
 from recnas.train.loop import FixedNetwork, NotFinite, Trainer
 from recnas.train.metrics import NotFiniteScores
 from recnas.train.recipe import with_recipe
@@ -66,7 +68,7 @@ class RungWork:
 
     Args:
         rows: training rows, the first ones; None for all.
-        folder: where each training has its checkpoint.
+        folder: where each training has its checkpoint, and one that has ended its scores.
     """
 
     data: str
@@ -100,7 +102,7 @@ class RungWork:
         try:
             quiet = Progress(quiet=True)
             train_with_checkpoints(trainer, folder, made_from, quiet, "train", until=request.until, end=request.end)
-            valid = judged(trainer, network, data)
+            valid = judged(trainer, network, data, scores=scores_path(self.folder, request.name))
         except (NotFinite, NotFiniteScores) as error:  # one that diverges drops out; the race goes on
             return RungDone(time.monotonic() - started, trainer.step, failed=error.what)
         watch = trainer.watch
@@ -110,12 +112,21 @@ class RungWork:
         return RungDone(time.monotonic() - started, steps, valid, best, trainer.ended, cut)
 
 
-def judged(trainer: Trainer, network: nn.Module, data: PreparedData, rows: int | None = None) -> Metrics:
+def scores_path(folder: Path | str, training: str) -> Path:
+    """Logits on the rows of validation, of a training that has ended."""
+    return Path(folder) / f"{training}.npy"
+
+
+def judged(
+    trainer: Trainer, network: nn.Module, data: PreparedData, rows: int | None = None, scores: Path | None = None
+) -> Metrics:
     """Validation with the weights as they are, or its best check where that was better: those weights are kept.
 
     Args:
         rows: of validation, the first ones; None for all.
+        scores: where the logits of a training that has ended are kept.
     """
+    logits: list[Tensor] = []
     with nullcontext() if trainer.ended else trainer.averaged():
         now = evaluate(
             network,
@@ -125,7 +136,10 @@ def judged(trainer: Trainer, network: nn.Module, data: PreparedData, rows: int |
             batch_size=trainer.settings.eval_batch_size,
             rows=rows,
             device=trainer.device,
+            on_logits=logits.append,
         )
+    if trainer.ended and scores is not None:
+        write_logits(scores, torch.cat(logits).float().cpu().numpy())
     watch = trainer.watch
     if trainer.ended or watch is None or watch.best is None or watch.settings.rows is not None:
         return now

@@ -20,7 +20,7 @@ from recnas.engines.execution import Execution
 from recnas.model.supernets.registry import SUPERNETS
 from recnas.runs.folder import RunDir, write_json
 from recnas.runs.layout import RESULT, WINNER_FILE
-from recnas.runs.records import SearchResult, Winner
+from recnas.runs.search_result import SearchResult, Winner
 from recnas.searchers.gradient.settings import NasiSettings
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.nasbench201.skeleton import count

@@ -12,14 +12,16 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
+from recnas.bench.verdict import race_verdict
 from recnas.engines.base import Engine
 from recnas.engines.execution import Execution
 from recnas.errors import RunError
-from recnas.evaluators.race import RungDone, RungRequest
+from recnas.evaluators.race import RungDone, RungRequest, scores_path
 from recnas.runs.book import Book
 from recnas.runs.folder import RunDir
 from recnas.runs.layout import RACE_FOLDER
-from recnas.runs.records import Candidate, Entrant, Finalist, RaceResult, RungTraining, Trained
+from recnas.runs.records import Candidate, Entrant, RungTraining, Trained, Versus
+from recnas.runs.search_result import Finalist, HandCrafted, RaceResult
 from recnas.searchers.base import Searcher
 from recnas.searchers.entry import Contender, Entry, contenders_of
 from recnas.searchers.race import Lap, Race
@@ -84,7 +86,45 @@ class RaceRun:
         return race.winner, self._finalists()
 
     def result(self, winner: Entrant) -> RaceResult:
-        return self.race.result(winner, self.racing.changed(winner.recipe), self.task.metric.name)
+        """With the winner against the best hand-crafted model."""
+        task, known, metric = self.task, self.race.hand_crafted, self.task.metric.name
+        found = self.race.result(winner, self.racing.changed(winner.recipe), metric)
+        found = found.model_copy(update={"latency": dict(task.measure(task.space.from_dict(winner.arch)))})
+        if known is None:
+            return found
+        versus = self._versus(winner, known)
+        hand_crafted = HandCrafted(
+            name=known.name or "",
+            key=known.key,
+            arch=known.arch,
+            changed=self.racing.changed(known.recipe),
+            valid=self.race.valid(known, metric),
+            cut=any(line.cut for line in self.race.trainings_of(known)),
+            cost=self._costs[known.number],
+            latency=dict(task.measure(task.space.from_dict(known.arch))) if versus is not None else found.latency,
+            difference=None if versus is None else versus.difference,
+        )
+        said = race_verdict(hand_crafted, found, self._costs[winner.number], self.race.valid(winner, metric))
+        return found.model_copy(update={"hand_crafted": hand_crafted, "verdict": said})
+
+    def _versus(self, winner: Entrant, known: Entrant) -> Versus | None:
+        """None if they are one. Scores that were lost with a crash are made again."""
+        if known == winner:
+            return None
+        noted = next(iter(self.book.of(Versus)), None)
+        if noted is None:
+            names: list[list[str]] = []
+            for one in (winner, known):
+                laps = [Lap(one, line.rung, line.seed, line.steps, True) for line in self.race.trainings_of(one)]
+                names.append([lap.training for lap in laps])
+                lost = [lap for lap in laps if not scores_path(self.folder.path / RACE_FOLDER, lap.training).exists()]
+                if lost:
+                    with self.how.open(self.racing.work(self.folder)) as engine:
+                        list(self._done(engine, lost))
+            difference = self.racing.difference(self.folder, *names)
+            noted = Versus(winner=winner.number, other=known.number, difference=difference)
+            self.book.append(noted)
+        return noted
 
     # Who enters
 
@@ -138,6 +178,7 @@ class RaceRun:
         """Remove checkpoints of trainings that will not go on: tables are large and entrants many."""
         for training in self.race.dropped:
             shutil.rmtree(self.folder.path / RACE_FOLDER / training, ignore_errors=True)
+            scores_path(self.folder.path / RACE_FOLDER, training).unlink(missing_ok=True)
 
     # Its end
 

@@ -29,7 +29,8 @@ from recnas.proxies.registry import get_proxies
 from recnas.runs.book import Book
 from recnas.runs.folder import RunDir, write_json
 from recnas.runs.layout import RACE_FOLDER, RESULT, WINNER_FILE
-from recnas.runs.records import Candidate, Finalist, SearchResult, Trained, Winner
+from recnas.runs.records import Candidate, Trained
+from recnas.runs.search_result import Finalist, SearchResult, Winner
 from recnas.searchers.base import Searcher
 from recnas.searchers.limits import Gate
 from recnas.searchers.proposal import Outcome, Proposal
@@ -127,13 +128,13 @@ class _Search:
         race = RaceRun(self.task, racing, searcher, self.book, self.folder, self.how)
         with self.book.phase(FINALISTS):
             best, finalists = race.run()
+            found = race.result(best)
         chosen = next(one for one in finalists if one.key == best.key)
         arch = self.task.space.from_dict(best.arch)
         winner = winner_of(self.task, arch, best.index, chosen.rank, chosen.values)
         final = self._finish(winner, lambda: racing.finish(arch, best, self.folder, self.how))
         shutil.rmtree(self.folder.path / RACE_FOLDER, ignore_errors=True)
-        found, seconds = race.result(best), self.book.seconds
-        return result_of(self.task, searcher, winner, finalists, final, seconds, found.trainings, found)
+        return result_of(self.task, searcher, winner, finalists, final, self.book.seconds, found.trainings, found)
 
     def _finish(self, winner: Winner, finish: Callable[[], Final]) -> Final:
         write_json(self.folder.path / WINNER_FILE, winner.arch)

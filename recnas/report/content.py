@@ -21,6 +21,7 @@ from recnas.report import (
 from recnas.report.draw import draw, parse
 from recnas.report.figures import Figure
 from recnas.report.not_done import not_done
+from recnas.report.race import raced_both
 from recnas.report.ranking import Ranking
 from recnas.report.svg import standalone
 from recnas.report.table import METRIC_NAMES, Table
@@ -154,8 +155,26 @@ def _winners(runs: Sequence[Run]) -> list[Item]:
                 f"As a file: recnas draw {run.path}:best -o best.svg",
             )
         )
+        found += _against_hand_crafted(run, runs)
     curve = search_info.curves(runs)
     return [*found, *search_figures.curve_figure(curve)]
+
+
+def _against_hand_crafted(run: Run, runs: Sequence[Run]) -> list[Item]:
+    """Both networks of a race's verdict in one picture, and what differs in words."""
+    table = raced_both(run)
+    race = run.result.race if run.result is not None else None
+    if not table or race is None or race.hand_crafted is None or run.winner_arch is None:
+        return []
+    known = race.hand_crafted
+    both = [parse(json.dumps(known.arch), known.name), parse(json.dumps(run.winner_arch), "the winner")]
+    title = f"{known.name} and the winner"
+    changes = search_info.differences(known.arch, run.winner_arch)
+    figure = Figure(
+        f"both_{_stem(run, runs)}", title, draw(both), Table("both", title, (), [{"change": one} for one in changes])
+    )
+    said = Lines([f"From {known.name} to the winner: {one}." for one in changes])
+    return [_named(table, f"raced_both_{_stem(run, runs)}", ""), figure, said]
 
 
 def _search(runs: Sequence[Run], unseen: list[Table]) -> Section:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from recnas.bench.floor import GUESS, NOT_BETTER, floor_loss, is_below
 from recnas.report.table import two_digits
-from recnas.runs.results import ComparedModel, Leaderboard, PairedDifference
+from recnas.runs.records import PairedDifference
+from recnas.runs.results import ComparedModel, Leaderboard
 
 
 def headline(board: Leaderboard) -> str | None:

@@ -6,7 +6,7 @@ from recnas.bench.floor import not_better
 from recnas.progress import duration
 from recnas.report.kinds import GRADIENT
 from recnas.report.race import race_lines
-from recnas.runs.records import SearchResult
+from recnas.runs.search_result import SearchResult
 
 
 def verdict(result: SearchResult) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from recnas.runs.records import Entrant, RaceResult, SearchResult
+from recnas.report.table import Column, Row, Table
+from recnas.runs.records import Entrant
 from recnas.runs.run import Run
+from recnas.runs.search_result import RaceResult, SearchResult
 
 
 def race_so_far(run: Run) -> str:
@@ -42,6 +44,27 @@ def came_from(result: SearchResult) -> str:
     return ways[race.why]
 
 
+def raced_both(run: Run) -> Table:
+    """The winner of a race beside the best hand-crafted model."""
+    columns = (
+        Column("model", "model"), Column("valid", "validation log loss", "loss"), Column("flops", "FLOPs per row", "num"),
+        Column("params", "parameters", "int"), Column("latency_ms_1", "ms for 1 row", "time"),
+        Column("latency_ms_512", "ms for 512 rows", "time"), Column("embedding_mb", "MB of tables", "num"), Column("recipe", "recipe"),
+    )  # fmt: skip
+    result = run.result
+    race = result.race if result is not None else None
+    rows: list[Row] = []
+    if result is not None and race is not None and race.hand_crafted is not None and race.name is None:
+        known = race.hand_crafted
+        for name, valid, cost, latency, changed in (
+            ("the winner", result.valid.get("logloss"), result.winner.cost, race.latency, race.changed),
+            (known.name, known.valid, known.cost, known.latency, known.changed),
+        ):
+            recipe = ", ".join(f"{key}={value}" for key, value in changed.items()) or "as in the config"
+            rows.append({"model": name, "valid": valid, "recipe": recipe, **cost, **latency})
+    return Table("raced_both", "The winner and the best hand-crafted model of its race", columns, rows)
+
+
 def race_lines(result: SearchResult) -> Iterator[str]:
     """What it spent and what it gave, for the end of a search."""
     race = result.race
@@ -53,10 +76,5 @@ def race_lines(result: SearchResult) -> Iterator[str]:
         + (f"; the budget ended {race.cut} of them" if race.cut else "")
     )
     yield f"the winner is {came_from(result)}, and {recipe_of_the_winner(race).removeprefix('the winner ')}"
-    if race.name is None and race.hand_crafted is not None:
-        rung = race.hand_crafted_rung
-        where = "was trained to its end too" if rung is None else f"dropped out on rung {rung + 1}"
-        said = f"the best hand-crafted model of the race, {race.hand_crafted}, {where}"
-        if race.hand_crafted_valid is not None and race.winner_valid is not None:
-            said += f"; validation {result.metric} of the winner less its own there: {race.winner_valid - race.hand_crafted_valid:+.5f}"
-        yield said
+    if race.verdict is not None:
+        yield f"verdict: {race.verdict}"

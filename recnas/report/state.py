@@ -23,8 +23,9 @@ from recnas.report.race import came_from, race_so_far, recipe_of_the_winner
 from recnas.report.ranking import Ranking
 from recnas.report.table import METRIC_NAMES
 from recnas.runs.read import read_run
-from recnas.runs.records import ModelTraining, SearchResult
+from recnas.runs.records import ModelTraining
 from recnas.runs.run import FINALISTS, Phase, Run
+from recnas.runs.search_result import SearchResult
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,8 @@ def _of_result(run: Run, result: SearchResult) -> Iterator[str]:
         better = "lowest" if run.metric.direction == "min" else "highest"
         if result.race is not None:
             yield recipe_of_the_winner(result.race)
+            if result.race.verdict is not None:
+                yield f"verdict: {result.race.verdict}"
         which = f"number {winner.index + 1}, place {winner.rank + 1} before training"
         if result.race is not None:
             which = came_from(result)

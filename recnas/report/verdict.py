@@ -16,8 +16,8 @@ from recnas.report.ranking import Ranking
 from recnas.report.stats import auc_interval, mean_interval, t_point
 from recnas.report.table import Row, Table, number
 from recnas.runs.read import Correlations
-from recnas.runs.records import SearchResult
 from recnas.runs.run import Run
+from recnas.runs.search_result import SearchResult
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,11 @@ def verdict(runs: Sequence[Run], board: Table, summary: Table, tables: Sequence[
         return Verdict(said, (*(_single(*one) for one in done), *more))
     if done:
         ((run, result),) = done
-        return Verdict(_single(run, result), (*more, *([_not_compared(run)] if run.searches_clicks else [])))
+        open_question = [_not_compared(run, result)] if run.searches_clicks else []
+        raced = None if result.race is None else result.race.verdict
+        if raced is not None:
+            return Verdict(f"{_sentence(raced)}.", (_single(run, result), *more, *open_question))
+        return Verdict(_single(run, result), (*more, *open_question))
     if searches:
         lines = [line for run in searches if (line := _unfinished(run))]
         return Verdict(lines[0], tuple(lines[1:]))
@@ -205,7 +209,12 @@ def _unfinished(run: Run) -> str:
     return said + "."
 
 
-def _not_compared(run: Run) -> str:
+def _not_compared(run: Run, result: SearchResult) -> str:
+    if result.race is not None and result.race.hand_crafted is not None:
+        return (
+            "That is about validation rows, which also chose both; on test nothing has been compared with the winner "
+            f"yet: {compare_command(run)}"
+        )
     return f"It has not been compared with a hand-crafted model on the same rows yet: {compare_command(run)}"
 
 

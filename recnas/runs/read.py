@@ -29,7 +29,7 @@ from recnas.runs.layout import (
     WINNER_FILE,
     WINNER_FOLDER,
 )
-from recnas.runs.records import KINDS, SearchResult, SeedTraining, read_lines
+from recnas.runs.records import KINDS, SeedTraining, read_lines
 from recnas.runs.results import (
     ContestBoard,
     DataFacts,
@@ -42,6 +42,7 @@ from recnas.runs.results import (
     read_record,
 )
 from recnas.runs.run import CTR, Run
+from recnas.runs.search_result import SearchResult
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The lines of a ledger and the files of results, as typed records.
+"""The lines of a ledger, as typed records.
 
 Whoever writes a line makes a record, whoever reads one gets it back: a report, `recnas watch` and the Python
 interface never look for keys. A line that is no such record was written by something else and is refused by
@@ -29,6 +29,18 @@ class Record(BaseModel):
         values = self.model_dump(mode="json", exclude_defaults=True)
         event = getattr(self, "event", None)
         return values if event is None else {"event": event, **values}
+
+
+class PairedDifference(Record):
+    """Of two models on the same rows, the first less the other; a negative log loss favours the first."""
+
+    logloss: float
+    logloss_interval: tuple[float, float]
+    auc: float | None  # None if all rows have one label
+    auc_interval: tuple[float, float] | None
+    real: bool  # the interval of the log loss does not contain zero
+    resamples: int
+    level: float
 
 
 class ScoreRecord(Record):
@@ -109,6 +121,15 @@ class RungTraining(Record):
     failed: str | None = None
     checkpoint: str | None = None  # folder within the run; gone once the entrant has dropped out
     seconds: float = 0.0
+
+
+class Versus(Record):
+    """The winner of a race against its best hand-crafted model, on the rows of validation."""
+
+    event: Literal["versus"] = "versus"
+    winner: int  # numbers of entrants
+    other: int
+    difference: PairedDifference
 
 
 class Scored(Record):
@@ -259,7 +280,7 @@ class TwoLayerTraining(Record):
 
 
 SearchLine = Annotated[
-    Candidate | Trained | Entrant | RungTraining | FinalTest | PhaseBegun | PhaseDone | RandomTrace,
+    Candidate | Trained | Entrant | RungTraining | Versus | FinalTest | PhaseBegun | PhaseDone | RandomTrace,
     Field(discriminator="event"),
 ]
 CompareLine = Annotated[ModelTraining | ModelLatency, Field(discriminator="event")]
@@ -290,89 +311,3 @@ def read_lines(kind: str, lines: Iterable[Mapping[str, Any]], source: str) -> li
                 "The run was written by another version of recnas, or changed since. Start a new run directory.",
             ) from None
     return records
-
-
-class Winner(Record):
-    key: str
-    index: int
-    rank: int = 0  # among the candidates, by the objectives
-    arch: dict[str, Any]
-    text: str | None = None  # in the notation of the space's authors, where there is one
-    values: dict[str, float] | None = None
-    cost: dict[str, float] = {}
-
-
-class Finalist(Record):
-    """A candidate that was trained at length, over its seeds."""
-
-    rank: int
-    index: int
-    key: str
-    values: dict[str, float] | None = None
-    cost: dict[str, float] = {}
-    valid: Metrics
-    valid_std: float | None = None
-    seeds: int = 1
-
-
-class Budget(Record):
-    """What was spent."""
-
-    proposed: int
-    scored: int = 0
-    failed: int = 0
-    trained: int = 0
-    epochs: float = 0
-    steps: int = 0
-    warmup_share: float | None = None
-    test_read_by: int = 1
-
-
-class RaceResult(Record):
-    """What a race spent, and what its winner was trained with. Budgets are in passes over rows, every one counted."""
-
-    entrants: int
-    architectures: int
-    trainings: int
-    whole: int  # of them were trained to their end
-    cut: int = 0  # of these, ended because the budget was
-    failed: int = 0
-    budget_rows: int
-    trained_rows: int
-    recipe: dict[str, Any]  # of the winner
-    changed: dict[str, Any] = {}  # in it, against the settings of final.train
-    why: str  # the winner entered
-    name: str | None = None  # of the hand-crafted model that won
-    hand_crafted: str | None = None  # the one that came furthest, and of these the best
-    hand_crafted_rung: int | None = None  # from 0, where it dropped out; None: it was trained to its end
-    hand_crafted_valid: float | None = None  # there
-    winner_valid: float | None = None  # of the winner at the same place
-
-
-class SearchResult(Record):
-    """`result.json` of every search, whatever the task."""
-
-    format: Literal[2] = 2
-    task: str
-    method: str
-    metric: str  # what chose the winner and is told of it: logloss or accuracy
-    winner: Winner
-    valid: Metrics
-    valid_std: float | None = None
-    test: Metrics
-    test_std: float | None = None
-    best_possible: Metrics = {}  # on a table: the best test value there is
-    objectives: dict[str, str]
-    combine: str = "pareto"
-    front: list[str] | None = None
-    limits: dict[str, Any] = {}
-    seeds: dict[str, int]
-    budget: Budget
-    seconds: dict[str, float]
-    data: str  # fingerprint
-    finalists: tuple[Finalist, ...] = ()
-    race: RaceResult | None = None  # of a search with final.race
-    extras: dict[str, Any] = {}  # of the method: NASI's alpha, DARTS's shares
-
-    def to_json(self) -> dict[str, Any]:
-        return self.model_dump(mode="json")  # a result says everything

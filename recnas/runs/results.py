@@ -1,7 +1,7 @@
 """What the files of a run directory hold besides the lines of its ledger, as typed records.
 
 manifest.json       Manifest            leaderboard.json    Leaderboard
-result.json         SearchResult (of a search), TrainResult (of a training), WarmupResult (of a warm-up)
+result.json         SearchResult (of a search, `search_result`), TrainResult (of a training), WarmupResult (of a warm-up)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import ConfigDict, Field, ValidationError
 
 from recnas.errors import RunError
-from recnas.runs.records import Metrics, Record
+from recnas.runs.records import Metrics, PairedDifference, Record
 
 R = TypeVar("R", bound=Record)
 Direction = Literal["min", "max"]
@@ -144,18 +144,6 @@ class WarmupResult(Record):
 
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
-
-
-class PairedDifference(Record):
-    """Of two models on the same test rows, the first less the other; a negative log loss favours the first."""
-
-    logloss: float
-    logloss_interval: tuple[float, float]
-    auc: float | None  # None if all rows have one label
-    auc_interval: tuple[float, float] | None
-    real: bool  # the interval of the log loss does not contain zero
-    resamples: int
-    level: float
 
 
 class ComparedModel(Record):

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import Any, Literal, TypeVar
 
 from recnas.runs.layout import PHASES
-from recnas.runs.records import Candidate, PhaseDone, Record, RungTraining, SearchResult, SeedTraining, Trained
+from recnas.runs.records import Candidate, PhaseDone, Record, RungTraining, SeedTraining, Trained
 from recnas.runs.results import (
     ContestBoard,
     DataFacts,
@@ -21,6 +21,7 @@ from recnas.runs.results import (
     TrainResult,
     WarmupResult,
 )
+from recnas.runs.search_result import SearchResult
 
 _, SEARCH, FINALISTS, _ = PHASES
 CTR = "ctr"

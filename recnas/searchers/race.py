@@ -4,6 +4,9 @@ Synchronous successive halving (Jamieson and Talwalkar, 2016). On each rung ever
 checkpoint and judged by validation; one in `eta` is promoted. The last ones are trained until validation ends them or
 the budget does. A bracket is one such race; the next one begins with what the earlier ones have left.
 
+Whoever searches wants to know whether it was worth it: the best hand-crafted model is trained to its end as well. If no
+bracket has brought one so far, the last bracket keeps a place for it.
+
 Who enters is decided in `recnas.searchers.entry`. Like a searcher a race asks and is told, sees neither networks nor
 data, and does the same whenever it is told the same: to go on after a crash is to ask again and to tell what a ledger
 holds.
@@ -18,7 +21,8 @@ from statistics import fmean
 from typing import Any
 
 from recnas.errors import RunError
-from recnas.runs.records import Entrant, Metrics, RaceResult, RungTraining
+from recnas.runs.records import Entrant, Metrics, RungTraining
+from recnas.runs.search_result import RaceResult
 from recnas.searchers.course import Course
 from recnas.searchers.entry import Entry
 
@@ -57,7 +61,7 @@ class Race:
         self.course, self.settings = course, course.settings
         self._entry, self._cost, self._first_seed = entry, cost, first_seed
         self.entrants: list[Entrant] = []
-        self.dropped: set[str] = set()  # trainings that will not go on
+        self._out: set[int] = set()  # entrants that dropped out
         self.finalists: list[Entrant] = []  # who came to the last rung of a bracket
         self.bracket = 0
         self._told: dict[tuple[int, int], list[RungTraining]] = {}  # by entrant and seed, rung after rung
@@ -100,14 +104,29 @@ class Race:
     @property
     def winner(self) -> Entrant | None:
         """The best of those that came to a last rung; None if all of them failed."""
-        best = self.order(self.finalists)[:1]
+        return self._best(self.finalists)
+
+    @property
+    def hand_crafted(self) -> Entrant | None:
+        """The best hand-crafted model: of those that came furthest, the best; None if there is none that works."""
+        known = (one for one in self._by_progress() if one.name is not None)
+        return next((one for one in known if math.isfinite(self.value(one))), None)
+
+    @property
+    def dropped(self) -> set[str]:
+        """Trainings that will not go on. The best hand-crafted model may have to, until the last bracket is over."""
+        kept = self.hand_crafted
+        return {
+            f"{number}-{seed}" for number in self._out if kept is None or kept.number != number for seed in self._seeds
+        }
+
+    def _best(self, entrants: Iterable[Entrant]) -> Entrant | None:
+        best = self.order(entrants)[:1]
         return best[0] if best and math.isfinite(self.value(best[0])) else None
 
     def result(self, winner: Entrant, changed: Mapping[str, Any], metric: str) -> RaceResult:
-        """What was spent, and the best hand-crafted model beside the winner; `metric` is what validation judges by."""
-        known = next((one for one in self._by_progress() if one.name is not None), None)
-        rung = None if known is None or known in self.finalists else self.trainings_of(known)[0].rung
-        theirs, mine = (self._mean_at(one, rung, metric) for one in (known, winner if known is not None else None))
+        """What was spent, and how it ended; `metric` is what validation judges by."""
+        searched = self._best(one for one in self.finalists if one.name is None)
         return RaceResult(
             entrants=len(self.entrants),
             architectures=len({one.key for one in self.entrants}),
@@ -121,21 +140,12 @@ class Race:
             changed=dict(changed),
             why=winner.why,
             name=winner.name,
-            hand_crafted=None if known is None else known.name,
-            hand_crafted_rung=rung,
-            hand_crafted_valid=theirs,
-            winner_valid=mine,
+            searched_valid=None if searched is None else self.valid(searched, metric),
         )
 
-    def _mean_at(self, entrant: Entrant | None, rung: int | None, metric: str) -> float | None:
-        """Over the seeds that came to a rung, or to the end; None where it is not known."""
-        if entrant is None:
-            return None
-        lines = self.trainings_of(entrant)
-        if rung is not None:
-            lines = [line for line in self._told[entrant.number, self._first_seed] if line.rung == rung]
-        values = [value for line in lines if (value := line.valid.get(metric)) is not None]
-        return fmean(values) if values and len(values) == len(lines) else None
+    def valid(self, entrant: Entrant, metric: str) -> float:
+        """Mean over the seeds of one that did not fail."""
+        return fmean(line.valid[metric] or 0.0 for line in self.trainings_of(entrant))
 
     # Brackets
 
@@ -145,19 +155,45 @@ class Race:
             left = self.course.budget - self.spent
             share = max(left // (self.settings.brackets - bracket), self.course.least)
             share = min(share, left)
-            alive = self._enter(bracket, share)
-            if not alive:
-                return
-            limit = self.spent + share
+            is_last = bracket == self.settings.brackets - 1
+            alive = self._enter(bracket, share, self._place_kept() if is_last else 0)
+            limit, end = self.spent + share, len(self.settings.rungs)
             sizes = self.course.sizes(len(alive))
-            for rung, passes in enumerate(self.settings.rungs):
+            before = alive
+            for rung, passes in enumerate(self.settings.rungs if alive else ()):
                 yield [self._lap(one, rung, passes) for one in alive]
-                alive = self._promoted(alive, sizes[rung + 1])
+                before, alive = alive, self._promoted(alive, sizes[rung + 1])
                 if not alive:
                     break
-            yield from self._to_the_end(alive, len(self.settings.rungs), limit)
+            if is_last:
+                alive = self._with_hand_crafted(alive, before)
+            if not alive:
+                continue
+            yield from self._to_the_end(alive, end, limit)
             self.finalists += alive
             self._drop(one for one in self.finalists if one != self.winner)
+
+    def _place_kept(self) -> int:
+        """Rows for one more training to the end, if the best hand-crafted model may need them."""
+        known = [one.name is not None for one in self._entry.contenders]
+        may_be_missing = any(known) and (not all(known) or "mutation" in self.settings.later)
+        needed = may_be_missing and not self._has_hand_crafted([])
+        return self.settings.seeds * self.course.usual if needed else 0
+
+    def _has_hand_crafted(self, alive: Iterable[Entrant]) -> bool:
+        return any(one.name is not None and math.isfinite(self.value(one)) for one in [*self.finalists, *alive])
+
+    def _with_hand_crafted(self, alive: list[Entrant], before: list[Entrant]) -> list[Entrant]:
+        """The last place is that of the best hand-crafted model; if one is there already, of the next best."""
+        if not self._place_kept():
+            return alive
+        more = self.hand_crafted
+        if self._has_hand_crafted(alive):
+            more = self._best(one for one in before if one not in alive)
+        if more is None:
+            return alive
+        self._out.discard(more.number)
+        return [*alive, more]
 
     def _lap(self, entrant: Entrant, rung: int, passes: float) -> Lap:
         return Lap(entrant, rung, self._first_seed, self.course.steps(passes, _batch(entrant)))
@@ -168,8 +204,7 @@ class Race:
         return sorted(going_on, key=lambda one: one.number)
 
     def _drop(self, entrants: Iterable[Entrant]) -> None:
-        for entrant in entrants:
-            self.dropped |= {f"{entrant.number}-{seed}" for seed in self._seeds}
+        self._out |= {entrant.number for entrant in entrants}
 
     @property
     def _seeds(self) -> range:
@@ -209,8 +244,12 @@ class Race:
 
     # Who enters
 
-    def _enter(self, bracket: int, rows: int) -> list[Entrant]:
-        room = self.course.entrants(rows, len(self._entry.contenders) * self.settings.recipes)
+    def _enter(self, bracket: int, rows: int, kept: int) -> list[Entrant]:
+        """As many as so many rows are enough for, of which `kept` are for another training."""
+        most = len(self._entry.contenders) * self.settings.recipes
+        room = self.course.entrants(rows - kept, most)
+        if room == 0 and bracket == 0:
+            room = self.course.entrants(rows, most)  # too few rows for both: they are shared in the end
         order = self.order(self.finalists)
         leaders = [one for one in order if math.isfinite(self.value(one))]
         found = self._entry.first(room) if bracket == 0 else self._entry.later(room, leaders, self._by_progress())
@@ -222,10 +261,13 @@ class Race:
         return entered
 
     def _by_progress(self) -> list[Entrant]:
-        """All entrants: those that came furthest first, and of these the best."""
+        """All that were trained: those that came furthest first, and of these the best."""
         end = len(self.settings.rungs)  # whoever came there was trained to its end, in one part or in two
-        furthest = {one.number: min(end, max(line.rung for line in self.trainings_of(one))) for one in self.entrants}
-        return sorted(self.entrants, key=lambda one: (-furthest[one.number], self.value(one), one.number))
+        furthest: dict[int, int] = {}
+        for (number, _), lines in self._told.items():
+            furthest[number] = max(furthest.get(number, 0), min(end, lines[-1].rung))
+        trained = [one for one in self.entrants if one.number in furthest]
+        return sorted(trained, key=lambda one: (-furthest[one.number], self.value(one), one.number))
 
 
 def _batch(entrant: Entrant) -> int:

@@ -18,8 +18,9 @@ from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError
 from recnas.runs.layout import RESULT, WARMUP_FOLDER
 from recnas.runs.read import read_run
-from recnas.runs.records import ArmRun, SearchResult
+from recnas.runs.records import ArmRun
 from recnas.runs.results import WarmupResult, read_record
+from recnas.runs.search_result import SearchResult
 from recnas.searchers.course import rows_read
 from recnas.tasks.ctr import CtrTask
 from recnas.tasks.settings import CtrSearchConfig

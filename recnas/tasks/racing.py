@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from recnas.bench.bootstrap import paired_bootstrap, row_sums
 from recnas.data.prepared import PreparedData
 from recnas.engines.execution import Execution
-from recnas.evaluators.race import RungWork
+from recnas.evaluators.race import RungWork, scores_path
 from recnas.runs.folder import RunDir
 from recnas.runs.layout import RACE_FOLDER, WINNER_FOLDER
-from recnas.runs.records import Entrant, Metrics
+from recnas.runs.records import Entrant, Metrics, PairedDifference
 from recnas.searchers.course import Course
 from recnas.searchers.settings import RaceSettings
 from recnas.space.nasrec.arch import NasrecArch
@@ -55,6 +58,17 @@ class Racing:
     def work(self, run: RunDir) -> RungWork:
         config, final = self.config, self.config.final
         return RungWork(config.data, config.space, final.train, final.rows, str(run.path / RACE_FOLDER))
+
+    def difference(self, run: RunDir, one: Sequence[str], other: Sequence[str]) -> PairedDifference:
+        """Of two entrants on the rows of validation, by the names of their trainings."""
+        data, folder = self.data, run.path / RACE_FOLDER
+        label = np.asarray(data.array("valid", "label"))
+        weight = np.asarray(data.array("valid", "weight")) if data.weighted else None
+        first, second = (
+            [row_sums(np.load(scores_path(folder, name)), label, weight=weight) for name in names]
+            for names in (one, other)
+        )
+        return paired_bootstrap(first, second)
 
     def finish(self, arch: NasrecArch, winner: Entrant, run: RunDir, how: Execution) -> Final:
         """The winner as the race left it is the model, unless another training is asked for; test is read once."""

@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from recnas.runs.records import Budget, Finalist, RaceResult, SearchResult, Trained, Winner
+from recnas.runs.records import Trained
+from recnas.runs.search_result import Budget, Finalist, RaceResult, SearchResult, Winner
 from recnas.searchers.base import Searcher
 from recnas.tasks.base import Final, Task
 

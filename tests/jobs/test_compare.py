@@ -18,7 +18,7 @@ from recnas.engines.execution import Execution
 from recnas.errors import RunError
 from recnas.jobs.compare import compare
 from recnas.runs.folder import RunDir, write_json
-from recnas.runs.records import Budget, SearchResult, Winner
+from recnas.runs.search_result import Budget, SearchResult, Winner
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
 from recnas.train.settings import TrainSettings

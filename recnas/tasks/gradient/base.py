@@ -10,7 +10,8 @@ from recnas.engines.execution import Execution
 from recnas.model.supernets.supernet import build_supernet
 from recnas.runs.book import Book
 from recnas.runs.folder import RunDir
-from recnas.runs.records import Budget, Candidate
+from recnas.runs.records import Candidate
+from recnas.runs.search_result import Budget
 from recnas.tasks.settings import GradientSearchConfig
 
 if TYPE_CHECKING:

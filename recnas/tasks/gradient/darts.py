@@ -19,7 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from recnas.errors import DataError, RunError
-from recnas.runs.records import Budget, Candidate
+from recnas.runs.records import Candidate
+from recnas.runs.search_result import Budget
 from recnas.searchers.gradient.darts import alpha_gradient
 from recnas.searchers.gradient.settings import DartsSettings
 from recnas.seeds import stream

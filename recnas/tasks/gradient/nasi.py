@@ -18,7 +18,8 @@ import numpy as np
 
 from recnas.errors import RunError
 from recnas.model.supernets.supernet import one_hot
-from recnas.runs.records import Budget, Candidate, RandomTrace
+from recnas.runs.records import Candidate, RandomTrace
+from recnas.runs.search_result import Budget
 from recnas.searchers.gradient.nasi import Nasi, draw_noise, objective, slope
 from recnas.searchers.gradient.nasi_trace import trace, trace_gradient
 from recnas.searchers.gradient.settings import NasiSettings

@@ -11,16 +11,7 @@ from typing import Any
 
 from recnas.data.prepared import kept_recipe
 from recnas.data.raw.recipe import load_recipe
-from recnas.runs.records import (
-    Budget,
-    Candidate,
-    PhaseDone,
-    Record,
-    SearchResult,
-    SeedTraining,
-    Trained,
-    Winner,
-)
+from recnas.runs.records import Candidate, PhaseDone, Record, SeedTraining, Trained
 from recnas.runs.results import (
     ComparedModel,
     Headline,
@@ -30,6 +21,7 @@ from recnas.runs.results import (
     TrainResult,
     WarmupResult,
 )
+from recnas.runs.search_result import Budget, SearchResult, Winner
 
 FINGERPRINT = "f" * 64
 INIT = [10.0, 30.0, 20.0, 40.0]  # scores of the random first candidates

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from recnas.report.last_lines import verdict
-from recnas.runs.records import Budget, SearchResult, Winner
+from recnas.runs.search_result import Budget, SearchResult, Winner
 
 
 @pytest.mark.parametrize(
