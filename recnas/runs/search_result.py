@@ -94,7 +94,7 @@ class SearchResult(Record):
     valid_std: float | None = None
     test: Metrics
     test_std: float | None = None
-    best_possible: Metrics = {}  # on a table: the best test value there is
+    best_possible: Metrics = Field(default_factory=dict)  # on a table: the best test value there is
     objectives: dict[str, str]
     combine: str = "pareto"
     front: list[str] | None = None
