@@ -1,9 +1,10 @@
-"""What a race says to whoever has a hand-crafted model already: take the winner, or keep what you have."""
+"""What a search can say to whoever has a model already: take the winner, or keep what you have; and what rows can decide."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from recnas.runs.results import Decidable
 from recnas.runs.search_result import HandCrafted, RaceResult
 
 
@@ -46,3 +47,14 @@ def _costs(known: HandCrafted, race: RaceResult, cost: Mapping[str, float]) -> s
     if mine and theirs:
         said.append(f"tables of {mine:.3g} MB against {theirs:.3g} MB")
     return f", {', '.join(said)}" if said else ""
+
+
+def decidable_lines(found: Mapping[str, Decidable]) -> list[str]:
+    """In words, the split that judges first."""
+    names = {"test": "test", "valid": "validation"}
+    return [
+        f"with {found[split].rows:,} {name} rows a difference in log loss under {found[split].usual:.4f} cannot be seen between models as unlike "
+        f"as usual ({found[split].least:.4f} if they are much alike, {found[split].most:.4f} if they are very unlike)"
+        for split, name in names.items()
+        if split in found
+    ]

@@ -1,4 +1,4 @@
-"""Say what a search would need here, in memory and minutes per phase, without starting it.
+"""Say what a search would need here, in memory and minutes per phase, and what the rows can decide, without starting it.
 
 recnas forecast criteo/sigeo-sub-one-shot data=data/criteo
 """
@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from recnas.bench.verdict import decidable_lines
     from recnas.cli.shipped import config_path
     from recnas.errors import ConfigError
     from recnas.machine import default_workers
@@ -53,5 +54,6 @@ def run(args: argparse.Namespace) -> int:
         "half or twice the time is possible: a network counts as large as the mean of the space, and a search may prefer "
         "larger or smaller ones"
     )
+    print("\n".join(decidable_lines(found.decidable)))
     check_fits(found)
     return 0

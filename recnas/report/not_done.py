@@ -24,13 +24,19 @@ def not_done(runs: Sequence[Run]) -> list[str]:
         found.append(
             "No random search of the same budget is in this report; the grey line is what the random first candidates let one expect."
         )
-    if any(run.searches_clicks for run in searches) and not any(run.kind == "compare" for run in runs):
+    alone = [run for run in searches if run.searches_clicks and not _raced_a_hand_crafted_one(run)]
+    if alone and not any(run.kind == "compare" for run in runs):
         found.append("No hand-crafted model was trained on the same rows.")
     for run in runs:
         found += [f"{run.label}: {line}" for line in _of_comparison(run)]
     if any(run.searches_clicks and run.setting("limits.latency_ms_1") is None for run in searches):
         found.append("Latency was no objective and no limit of the search.")
     return list(dict.fromkeys(found))
+
+
+def _raced_a_hand_crafted_one(run: Run) -> bool:
+    race = run.result.race if run.result is not None else None
+    return race is not None and race.hand_crafted is not None
 
 
 def _of_search(run: Run, compared: bool) -> Iterator[str]:

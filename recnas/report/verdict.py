@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 
 from recnas.bench.floor import GUESS, NOT_BETTER, not_better
+from recnas.bench.verdict import decidable_lines
 from recnas.report.advice import compare_command
 from recnas.report.headline import floor_lines, headline
 from recnas.report.kinds import is_gradient, unit_of
@@ -45,6 +46,7 @@ def verdict(runs: Sequence[Run], board: Table, summary: Table, tables: Sequence[
     if done:
         ((run, result),) = done
         open_question = [_not_compared(run, result)] if run.searches_clicks else []
+        open_question += [f"{_sentence(line)}." for line in decidable_lines(run.manifest.decidable)]
         raced = None if result.race is None else result.race.verdict
         if raced is not None:
             return Verdict(f"{_sentence(raced)}.", (_single(run, result), *more, *open_question))

@@ -21,7 +21,17 @@ MAY_DIFFER = (
     "*.checkpoint_seconds",
 )
 # They follow from the config, which is compared; a reader should not need the settings' classes to know them.
-_FOLLOW = ("objectives.*", "directions.*", "metric.*", "combine", "proposals", "phases", "task", "race_rows")
+_FOLLOW = (
+    "objectives.*",
+    "directions.*",
+    "metric.*",
+    "combine",
+    "proposals",
+    "phases",
+    "task",
+    "race_rows",
+    "decidable*",
+)
 _LONGEST = 60  # characters of a value that are shown
 _ABSENT = object()
 

@@ -65,6 +65,15 @@ class MetricFacts(Record):
     direction: Direction = "min"
 
 
+class Decidable(Record):
+    """The smallest differences in log loss that so many rows can show."""
+
+    rows: int
+    usual: float  # between two models as unlike as usual
+    least: float  # much alike
+    most: float  # very unlike
+
+
 class Manifest(Record):
     """What a run was asked for. Which parts there are depends on its kind; all but `kind` may be absent."""
 
@@ -86,6 +95,7 @@ class Manifest(Record):
     metric: MetricFacts = MetricFacts()
     proposals: int | None = None
     race_rows: int | None = None  # that all trainings of its race may read together
+    decidable: dict[str, Decidable] = Field(default_factory=dict)  # by split
     # Of a training or a comparison
     arch: dict[str, Any] | None = None
     on: str = "train"  # rows it was trained on

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from recnas.bench.decidable import decidable
 from recnas.data.prepared import PreparedData
 from recnas.data.quality import warn_of_data
 from recnas.engines.base import Work
@@ -76,7 +77,8 @@ class CtrTask(Task):
 
     def sources(self, out: Path | str) -> dict[str, Any]:
         race = {} if self.racing is None else {"race_rows": self.racing.course.budget}
-        return {"data": data_facts(self.data.path, self.data.fingerprint, out), **race}
+        shown = {split: one.model_dump() for split, one in decidable(self.data).items()}
+        return {"data": data_facts(self.data.path, self.data.fingerprint, out), "decidable": shown, **race}
 
     @property
     def proxies(self) -> tuple[str, ...]:

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
 import torch
 
+from recnas.bench.decidable import decidable
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError
 from recnas.machine import available_cores, available_memory, default_threads, load_average
 from recnas.progress import human_bytes
 from recnas.proxies.engine import passes_of
 from recnas.proxies.registry import get_proxies
+from recnas.runs.results import Decidable
 from recnas.searchers.course import USUAL_PASSES
 from recnas.seeds import stream
 from recnas.space.nasrec.cost import count
@@ -60,6 +62,7 @@ class Forecast:
     gflops: float  # of one core, measured just now
     cores: int = 1
     load: float | None = None  # processes that want a core just now, ours not yet among them
+    decidable: dict[str, Decidable] = field(default_factory=dict)  # by split: which differences the rows can show
 
     @property
     def minutes(self) -> float:
@@ -70,7 +73,8 @@ class Forecast:
         return max(phase.bytes for phase in self.phases)
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "minutes": self.minutes, "peak_bytes": self.peak_bytes}
+        shown = {split: one.model_dump() for split, one in self.decidable.items()}
+        return {**asdict(self), "decidable": shown, "minutes": self.minutes, "peak_bytes": self.peak_bytes}
 
 
 def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = None) -> Forecast:
@@ -178,7 +182,7 @@ def forecast(config: CtrSearchConfig, workers: int, data: PreparedData | None = 
             f"{retrainings} training(s) of the winner" if retrainings else "the winner reads test",
         ),
     )
-    return Forecast(phases, available_memory(), workers, core / 1e9, available_cores(), load_average())
+    return Forecast(phases, available_memory(), workers, core / 1e9, available_cores(), load_average(), decidable(data))
 
 
 def _passes(settings: TrainSettings) -> float:

@@ -188,6 +188,8 @@ def test_a_report_draws_the_winner_beside_the_hand_crafted_model(beaten: Path, t
     page = html.unescape((tmp_path / "report.html").read_text())
     assert said[1:40] in page
     assert "lr and the winner" in page
+    assert "test rows a difference in log loss under" in page
+    assert "No hand-crafted model was trained" not in page
     assert (tmp_path / "report_files" / "both_run.svg").exists()
     assert "From lr to the winner: block 1 added" in page
     capsys.readouterr()
@@ -288,6 +290,17 @@ def test_the_forecast_of_a_race_goes_by_its_budget(short_data):
     assert f"{1000 * short_data.rows('train'):,} rows" in raced[1].what
     assert raced[1].minutes / raced[0].minutes == pytest.approx(100, rel=0.5)
     assert all("reads test" in one.phases[-1].what for one in found)
+
+
+def test_the_forecast_says_what_the_rows_can_decide(short_data, tmp_path: Path, capsys):
+    path = as_yaml(small_race(short_data.path), tmp_path / "c.yaml")
+    assert main(["forecast", str(path)]) == 0
+    said = f"with {short_data.rows('test'):,} test rows a difference in log loss under "
+    assert said in capsys.readouterr().out
+    assert main(["forecast", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["decidable"]
+    assert found["valid"]["rows"] == short_data.rows("valid")
+    assert 0 < found["test"]["least"] < found["test"]["usual"] < found["test"]["most"]
 
 
 def test_limits_that_exclude_every_seed_are_said(short_data, tmp_path: Path, capsys):
