@@ -158,3 +158,12 @@ def test_draws_of_a_table_have_widths(criteo_data):
     assert 5 < sum(bool(arch.narrow) for arch in drawn) < 25
     assert max(column for arch in drawn for column, _ in arch.narrow) == 25
     assert np.mean([len(arch.narrow) for arch in drawn]) > 2
+
+
+def test_cost_names_the_columns(criteo_data, tmp_path: Path, capsys):
+    (tmp_path / "narrow.json").write_text(dump_arch(narrow_deepfm(criteo_data)))
+    assert main(["cost", str(tmp_path / "narrow.json"), "--data", str(criteo_data.path)]) == 0
+    shown = capsys.readouterr().out
+    names = [field.name for field in criteo_data.schema.sparse]
+    assert f"without a table, so not read: {', '.join(names[c] for c in range(0, 26, 6))}" in shown
+    assert f"narrower than 17 columns: {names[2]} 9, {names[4]} 5, " in shown
