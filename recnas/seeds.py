@@ -47,6 +47,7 @@ STREAMS = {
     "sampled-cells": "jobs/score_cells.py",
     "race-mutations": "jobs/race.py",
     "table-architectures": "jobs/bench.py",
+    "race-regret": "bench/race_regret.py",
     "forecast": "tasks/forecast.py",
 }
 

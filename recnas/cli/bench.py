@@ -7,6 +7,7 @@ recnas bench build --data data/frappe --space nasrec-plus --archs 150 --out runs
   rungs=[0.0625,0.25] train.schedule=constant train.epochs=2                       # with learning curves
 recnas bench regret runs/table --methods evolution local random --candidates 60      # seconds
 recnas bench regret runs/table --supernet runs/warm-0 --proxies naswot,jacob_cov     # and in the order of proxies
+recnas bench regret runs/curves --supernet runs/warm-0 budgets=[4,8,16] eta=3         # and races, at equal training rows
 recnas bench import nasbench201 --from NATS-tss-v1_0-3ffb9-simple --out nb201.parquet   # or nasbench101, nasbench301
 recnas bench pack runs/c4 runs/c16 --out scores.parquet                              # runs of recnas correlate CONFIG, packed tables
 """
@@ -14,6 +15,8 @@ recnas bench pack runs/c4 runs/c16 --out scores.parquet                         
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from recnas.cli.options import (
     add_data,
@@ -27,6 +30,9 @@ from recnas.cli.options import (
     take_data,
 )
 
+if TYPE_CHECKING:
+    from recnas.bench.race_regret import MethodRegret
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -38,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "items",
         nargs="*",
         metavar="TABLE | key=value",
-        help="regret: the table; build: settings such as rows=400000; import: the benchmark; pack: runs and packed tables",
+        help="regret: the table, and settings of races on one with learning curves, such as budgets=[4,8]; "
+        "build: settings such as rows=400000; import: the benchmark; pack: runs and packed tables",
     )
     add_data(parser, "build: a prepared data set")
     parser.add_argument("--space", default="nasrec-small", help="build: the search space (default: nasrec-small)")
@@ -143,31 +150,37 @@ def _build(args: argparse.Namespace) -> int:
 
 def _regret(args: argparse.Namespace) -> int:
     from recnas.bench.ctr_table import CtrTable
-    from recnas.bench.regret import regret_curve
+    from recnas.bench.race_regret import RaceRegretSettings, race_regret
+    from recnas.bench.regret import order_curve, regret_curve
     from recnas.bench.table_space import TableSpace
+    from recnas.config import apply_overrides, check_settings
     from recnas.errors import ConfigError
 
-    if len(args.items) != 1:
+    tables = [item for item in args.items if "=" not in item]
+    if len(tables) != 1:
         raise ConfigError("name one table.", "recnas bench regret runs/table")
-    truth = CtrTable.read(args.items[0])
+    overrides, values = [item for item in args.items if "=" in item], dict[str, Any]()
+    faults = apply_overrides(values, overrides)
+    settings = check_settings(RaceRegretSettings, values, "the settings of the races", faults, overrides)
+    truth, seeds = CtrTable.read(tables[0]), args.seeds or 200
+    if overrides and not truth.rungs:
+        raise ConfigError(f"{overrides[0]} is for races, and {tables[0]} has no learning curves.", "Leave it out.")
     space = TableSpace(truth.archs)
     candidates = args.candidates or max(2, len(truth.archs) // 2)
-    curves = [regret_curve(method, space, truth.valid, candidates, args.seeds or 200) for method in args.methods]
+    curves = [regret_curve(method, space, truth.valid, candidates, seeds) for method in args.methods]
+    scores: dict[str, dict[str, float]] = {}
     if args.supernet:
-        from recnas.config import check_settings
         from recnas.evaluators.settings import ScoreSettings
-        from recnas.jobs.correlate import ranked_curves
+        from recnas.jobs.correlate import scores_by_key
 
-        settings = check_settings(ScoreSettings, {"proxies": names_in(args.proxies)}, "the scoring settings")
-        curves += ranked_curves(args.supernet, truth, settings, candidates, execution(args))
+        wanted = check_settings(ScoreSettings, {"proxies": names_in(args.proxies)}, "the scoring settings")
+        scores = scores_by_key(args.supernet, truth, wanted, execution(args))
+        curves += [order_curve(f"by {name}", truth.valid, by_key, candidates) for name, by_key in scores.items()]
+    races = race_regret(truth, settings, seeds, scores) if truth.rungs else []
     if args.json:
-        print_json(
-            {
-                "archs": len(truth.archs),
-                "best": min(truth.valid.values()),
-                "curves": [curve.to_dict() for curve in curves],
-            }
-        )
+        found: dict[str, Any] = {"archs": len(truth.archs), "best": min(truth.valid.values())}
+        found["curves"] = [curve.to_dict() for curve in curves]
+        print_json(found | ({"races": [one.to_dict() for one in races]} if races else {}))
         return 0
     marks = sorted({min(candidates, n) for n in (1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, candidates)})
     rows = [[curve.method, *(f"{1e3 * curve.mean[n - 1]:.3f}" for n in marks)] for curve in curves]
@@ -175,4 +188,21 @@ def _regret(args: argparse.Namespace) -> int:
         f"mean regret in thousandths of log loss after so many of {len(truth.archs)} architectures, {curves[0].seeds} searches each"
     )
     print(table(rows, ["method", *map(str, marks)]))
+    if races:
+        _print_races(races, seeds, settings.pool or max(2, len(truth.curves) // 2))
     return 0
+
+
+def _print_races(races: Sequence[MethodRegret], draws: int, pool: int) -> None:
+    """A row per method, a column per budget."""
+    budgets = list(dict.fromkeys(one.budget for one in races))
+    shown = {(one.method, one.budget): one for one in races}
+    rows = []
+    for method in dict.fromkeys(one.method for one in races):
+        cells = [shown[method, budget] for budget in budgets]
+        rows.append([method, *(f"{1e3 * c.regret:.2f} [{1e3 * c.low:.2f}, {1e3 * c.high:.2f}]" for c in cells)])
+    print(
+        f"\nequal training rows: mean regret in thousandths of log loss among {pool} architectures, for the rows of so many\n"
+        f"whole trainings, with the 95 % interval over {draws} draws of them"
+    )
+    print(table(rows, ["method", *(f"{budget:g}" for budget in budgets)]))

@@ -69,10 +69,12 @@ def run(args: argparse.Namespace) -> int:
         "blocks": len(arch.blocks),
         "live_blocks": cost.live_blocks,
     }
+    columns = {f.name: n for f, n in zip(schema.sparse, arch.table_columns(args.width, schema.n_sparse))}
     if args.json:
         print_json(
             {
                 **facts,
+                "table_columns": columns,
                 "by_block": [
                     {part.name: {"params": part.params, "macs": part.macs} for part in block.parts}
                     for block in cost.blocks
@@ -84,4 +86,11 @@ def run(args: argparse.Namespace) -> int:
     print(f"  parameters       {whole.params:>12,}  ({cost.params:,} live)")
     print(f"  multiply-adds    {cost.macs:>12,}  per row ({human(cost.macs)})")
     print(f"  embedding tables {cost.embedding_params:>12,}  ({human_bytes(cost.embedding_bytes)})")
+    full = arch.table_width(args.width)
+    narrow = [f"{name} {n}" for name, n in columns.items() if 0 < n < full]
+    dropped = [name for name, n in columns.items() if not n]
+    if narrow:
+        print(f"    narrower than {full} columns: {', '.join(narrow)}")
+    if dropped:
+        print(f"    without a table, so not read: {', '.join(dropped)}")
     return 0

@@ -16,7 +16,6 @@ import numpy as np
 from recnas.bench.correlation import rank_correlation
 from recnas.bench.ctr_table import CtrTable
 from recnas.bench.rank_change import rank_change
-from recnas.bench.regret import RegretCurve, order_curve
 from recnas.engines.execution import Execution
 from recnas.errors import DataError
 from recnas.evaluators.settings import ScoreSettings
@@ -131,15 +130,13 @@ def by_vote(columns: Sequence[Sequence[float]]) -> list[float]:
     return (-rank_sums(-np.array(columns).T)).tolist()
 
 
-def ranked_curves(
-    run: Path | str, table: CtrTable, settings: ScoreSettings, candidates: int, how: Execution | None = None
-) -> list[RegretCurve]:
-    """Regret of training the table's architectures in the order of each proxy; of all in a vote if there are several."""
+def scores_by_key(
+    run: Path | str, table: CtrTable, settings: ScoreSettings, how: Execution | None = None
+) -> dict[str, dict[str, float]]:
+    """What each proxy says of the table's architectures, high for good, and a vote of all if there are several."""
     keys = list(table.archs)
     _, values = table_scores(run, table, keys, settings, how)
-    orders = {name: values[name] for name in settings.proxies}
-    if len(orders) > 1:
-        orders[VOTE] = by_vote(list(orders.values()))
-    return [
-        order_curve(f"by {name}", table.valid, dict(zip(keys, scores)), candidates) for name, scores in orders.items()
-    ]
+    found = {name: values[name] for name in settings.proxies}
+    if len(found) > 1:
+        found[VOTE] = by_vote(list(found.values()))
+    return {name: dict(zip(keys, scores)) for name, scores in found.items()}

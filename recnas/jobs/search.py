@@ -38,7 +38,7 @@ from recnas.searchers.registry import get_searcher
 from recnas.tasks.base import FINALISTS, SEARCH, WARMUP, WINNER, Final, Task
 from recnas.tasks.racing import Racing
 from recnas.tasks.registry import AnySearch, make_task
-from recnas.tasks.search_result import finalist_of, result_of, seeds_left_out, winner_of
+from recnas.tasks.search_result import finalist_of, result_of, seeds_left_out, seeds_passed_over, winner_of
 from recnas.tasks.settings import CtrSearchConfig, GradientSearchConfig
 from recnas.threads import computing_with, settle_threads
 
@@ -166,8 +166,9 @@ class _Search:
                         self.book.append(record)
                         progress.advance(1, note=searcher.leader())
         progress.end()
-        if note := seeds_left_out(task, searcher):
-            progress.say(note)
+        for note in (seeds_left_out(task, searcher), seeds_passed_over(task, searcher)):
+            if note is not None:
+                progress.say(note)
         return searcher
 
     def _told(self, searcher: Searcher[Any], proposal: Proposal[Any], evaluation: Evaluation) -> Candidate:

@@ -67,6 +67,18 @@ def seeds_left_out(task: Task, searcher: Searcher[Any]) -> str | None:
     return f"note: {which} are outside the limits ({', '.join(left)}); the search goes without them" if left else None
 
 
+def seeds_passed_over(task: Task, searcher: Searcher[Any]) -> str | None:
+    """Which seeds in a pool were not proposed, in a sentence."""
+    met = {told.proposal.key for told in searcher.history} | {task.space.key(arch) for arch in searcher.seeds_left_out}
+    over = [seed.name for seed in task.seeds if task.space.key(seed.arch) not in met]
+    if not over:
+        return None
+    return (
+        f"note: {len(over)} of {len(task.seeds)} seeds were not proposed, because others of the pool have better scores "
+        f"({', '.join(over)}); search.method=evolution, random or local begins with all of them"
+    )
+
+
 def winner_of(task: Task, arch: Any, index: int, rank: int, values: Mapping[str, float] | None) -> Winner:
     """`index` of its candidate, `rank` its place before any was trained."""
     return Winner(

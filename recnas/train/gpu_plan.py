@@ -24,6 +24,7 @@ from recnas.model.embeddings.sharding import allowed, make_plan
 from recnas.progress import human_bytes
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.cost import Cost, count
+from recnas.space.plus.arch import PlusArch
 from recnas.space.settings import SpaceSettings, make_ctr_space
 from recnas.train.settings import TrainSettings
 
@@ -128,6 +129,11 @@ def plan(
         raise ConfigError(
             f"a batch of {batch} rows does not divide among {devices.gpus} devices.",
             f"Use --batch {max(1, batch // devices.gpus) * devices.gpus}.",
+        )
+    if isinstance(arch, PlusArch) and arch.narrow:
+        raise ConfigError(
+            "the architecture has tables of different widths (narrow), which are kept in one process.",
+            "Plan it without narrow in its file: every table then has the full width.",
         )
     limit = train.embeddings.cap or train.embeddings.hash_rows
     case = _Case(

@@ -183,3 +183,21 @@ def test_the_shipped_config_is_for_this_search():
     shipped = load_search(resource_dir("configs") / "darts/hnas.yaml")
     assert isinstance(shipped, ImageSearchConfig)
     assert shipped.search.method == "hnas"
+
+
+def test_a_search_of_cells_begins_with_seeds(tmp_path):
+    """A cell in its notation and one in a file; both are queried, or are at least in the pool."""
+    space, rng = get_space("nasbench101"), np.random.default_rng(3)
+    first, second = space.sample(rng), space.sample(rng)
+    (tmp_path / "cell.json").write_text(json.dumps(space.to_dict(second)))
+    seeds = [first.text, str(tmp_path / "cell.json")]
+    small = {"method": "random", "candidates": 2, "seeds": seeds}
+    run_search(config("nasbench101", search=small), tmp_path / "random")
+    lines = [line for line in told(tmp_path / "random") if line["event"] == "candidate"]
+    assert [(line["key"], line["origin"]) for line in lines] == [
+        (space.key(first), "seed"), (space.key(second), "seed")
+    ]  # fmt: skip
+    pooled = {"method": "rank-pool", "candidates": 1, "pool": 3, "by": {"params": "max"}, "seeds": seeds}
+    run_search(config("nasbench101", search=pooled), tmp_path / "pool")
+    keys = {line["key"] for line in map(json.loads, (tmp_path / "pool" / "pool.jsonl").open())}
+    assert {space.key(first), space.key(second)} <= keys

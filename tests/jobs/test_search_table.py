@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -15,9 +16,11 @@ from recnas.bench.nasbench201 import Nb201Table, write_generated
 from recnas.bench.pack_scores import pack_scores
 from recnas.bench.score_table import ScoreTable
 from recnas.cli.main import main
+from recnas.engines.execution import Execution
 from recnas.errors import ConfigError, RunError
 from recnas.jobs.score_cells import sample_cells
 from recnas.jobs.search import search, search_task
+from recnas.progress import Progress
 from recnas.resources import resource_dir
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasbench201.key import key
@@ -366,10 +369,16 @@ def test_a_search_of_cells_begins_with_seeds(tables, table, tmp_path, name):
     best = table.archs[int(np.nanargmax(table.columns["cifar10_valid_12"]))]
     (tmp_path / "best.json").write_text(json.dumps(Nb201Space().to_dict(best)))
     seeds = f"search.seeds=['222222',{tmp_path / 'best.json'}]"
-    result = search_table(config(tables, name, seeds), tmp_path / "run", table=table)
+    heard = io.StringIO()
+    how = Execution(progress=Progress(heard))
+    result = search_task(TableTask(config(tables, name, seeds), table), tmp_path / "run", how=how)
     origins = {line["key"]: line["origin"] for line in ledger(tmp_path / "run")}
     if name in ("hnas", "naswot"):  # members of the pool, which their scores may pass over
-        assert {one for one, origin in origins.items() if origin == "seed"} <= {key(best), key(CELL)}
+        asked = {one for one, origin in origins.items() if origin == "seed"}
+        assert asked <= {key(best), key(CELL)}
+        notes = [line for line in heard.getvalue().splitlines() if "not proposed" in line]
+        assert len(notes) == (len(asked) < 2)
+        assert all(("222222" in line) == (key(CELL) not in asked) for line in notes)
     else:
         assert [(line["key"], line["origin"]) for line in ledger(tmp_path / "run")[:2]] == [
             (key(CELL), "seed"), (key(best), "seed")

@@ -17,10 +17,13 @@ from recnas.baselines.encoded import encode
 from recnas.cli.main import main
 from recnas.data.loader import BatchLoader
 from recnas.errors import ConfigError
+from recnas.evaluators.race import RungRequest, RungWork
 from recnas.serve.load import load_trained
 from recnas.serve.program import read_program
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.json import dump_arch, load_arch
+from recnas.space.settings import SpaceSettings, make_ctr_space
+from recnas.train.recipe import recipe_of
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import make_tables
 from tests.jobs.search_helpers import as_yaml, small_search
@@ -151,10 +154,55 @@ def test_a_space_without_the_genes_refuses_the_setting(tmp_path: Path, criteo_da
 
 def test_draws_of_a_table_have_widths(criteo_data):
     from recnas.jobs.bench import first_archs
-    from recnas.space.settings import SpaceSettings, make_ctr_space
 
     space = make_ctr_space(SpaceSettings.model_validate(SPACE), criteo_data.schema.n_sparse)
     drawn = first_archs(space, 0, 30)
     assert 5 < sum(bool(arch.narrow) for arch in drawn) < 25
     assert max(column for arch in drawn for column, _ in arch.narrow) == 25
     assert np.mean([len(arch.narrow) for arch in drawn]) > 2
+
+
+def test_cost_names_the_columns(criteo_data, tmp_path: Path, capsys):
+    (tmp_path / "narrow.json").write_text(dump_arch(narrow_deepfm(criteo_data)))
+    assert main(["cost", str(tmp_path / "narrow.json"), "--data", str(criteo_data.path)]) == 0
+    shown = capsys.readouterr().out
+    names = [field.name for field in criteo_data.schema.sparse]
+    assert f"without a table, so not read: {', '.join(names[c] for c in range(0, 26, 6))}" in shown
+    assert f"narrower than 17 columns: {names[2]} 9, {names[4]} 5, " in shown
+
+
+@pytest.mark.parametrize(
+    "options", [["embeddings.backend=fused"], ["embeddings.optimizer=rowwise-adagrad", "embeddings.cap=50"]]
+)
+def test_other_backends_and_limits_of_rows(criteo_data, tmp_path: Path, options: list[str]):
+    """fbgemm's tables are filled up to multiples of 4 columns; what is served is not."""
+    if "fused" in options[0]:
+        pytest.importorskip("fbgemm_gpu")
+    arch = narrow_deepfm(criteo_data)
+    (tmp_path / "arch.json").write_text(dump_arch(arch))
+    command = ["train", str(tmp_path / "arch.json"), "--data", str(criteo_data.path), "--out", str(tmp_path / "run")]
+    assert main([*command, "batch_size=512", "epochs=1", "--quiet", *options]) == 0
+    model = load_trained(tmp_path / "run")
+    rows = [min(n, 50) for n in criteo_data.schema.table_rows] if len(options) > 1 else criteo_data.schema.table_rows
+    counted = sum(n * own for n, own in zip(rows, arch.table_columns(16, 26)))
+    assert sum(stack.numel() for stack in model.tables.stacks) == counted
+    batch = next(BatchLoader(criteo_data, "valid", 4096).epoch())
+    loss = torch.nn.functional.binary_cross_entropy(model.predict(batch.dense, batch.ids), batch.label)
+    assert float(loss) < 0.6
+
+
+def test_a_rung_goes_on_from_its_checkpoint(criteo_data, tmp_path: Path):
+    space, arch = SpaceSettings.model_validate(SPACE), narrow_deepfm(criteo_data)
+    settings = TrainSettings.model_validate(
+        {"batch_size": 256, "epochs": 1, "schedule": "constant", "embeddings": {"optimizer": "adam", "l2": 1e-4}}
+    )
+    described = make_ctr_space(space).to_dict(arch)
+    recipe = json.loads(json.dumps(recipe_of(settings)))
+    found = []
+    for name, stops in (("parts", (4, 9)), ("whole", (9,))):
+        work = RungWork(str(criteo_data.path), space, settings, 4000, str(tmp_path / name)).open()
+        for until in stops:
+            done = work(RungRequest("one", described, recipe, 3, until))
+        found.append((done.steps, done.valid))
+    assert found[0] == found[1]
+    assert found[0][0] == 9

@@ -15,6 +15,7 @@ from recnas.errors import BackendMissing, ConfigError
 from recnas.model.embeddings.fused import load_kernels
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.cost import count
+from recnas.space.plus.arch import Head, PlusArch
 from recnas.space.settings import SpaceSettings
 from recnas.train.gpu_plan import KEPT_FREE, Devices, DoesNotFit, ShardingForecast, plan
 from recnas.train.settings import TrainSettings
@@ -174,3 +175,10 @@ def test_the_command_on_prepared_data_and_on_a_search_config(criteo_data, capsys
 
 def test_ranges():
     assert ranges((3, 0, 1, 2, 2, 7)) == "0-3, 7"
+
+
+def test_tables_of_different_widths_are_kept_in_one_process():
+    arch = PlusArch("nasrec-plus", (), Head((), (0,)), narrow=((0, 0.5),))
+    with pytest.raises(ConfigError, match="different widths") as error:
+        plan(TERABYTE.schema(), SpaceSettings(name="nasrec-plus"), TrainSettings(), Devices(8, 80 * GB), arch=arch)
+    assert "without narrow" in error.value.fix
