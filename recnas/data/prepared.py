@@ -170,7 +170,7 @@ class PreparedData:
 
     def verify(self) -> list[str]:
         """Files whose bytes are not those that were written; empty when all is well."""
-        from recnas.data.raw.sources import sha256_file
+        from recnas.files import sha256_file
 
         bad = []
         for name, expected in self.manifest["checksums"].items():

@@ -27,8 +27,9 @@ from recnas.data.prepare.folder import check_folder
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.encoder import fitted_recipe
 from recnas.errors import DataError, RunError
+from recnas.files import write_json
 from recnas.progress import Progress
-from recnas.runs.folder import versions, write_json
+from recnas.runs.folder import versions
 from recnas.serve.check_rows import RawRows, header_line, real_rows, rebuilt_rows
 from recnas.serve.load import TrainedModel, load_trained
 from recnas.serve.manifest import describe, write_programs, write_vocabularies

@@ -27,7 +27,7 @@ from recnas.runs.records import Metrics
 from recnas.space.nasrec.layers import NetShape
 from recnas.threads import computing_with, settle_threads
 from recnas.train.best_state import BestState, look_at_the_end
-from recnas.train.checkpoint import load_latest, save
+from recnas.train.checkpoint import keep_newest, load_latest, save
 from recnas.train.distributed import RankTrainer, current_ranks
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import Pace, Trainee, Trainer
@@ -226,6 +226,8 @@ def train_with_checkpoints(
     if start is not None:
         trainer.load(saved.tensors if saved is not None else {}, saved.facts if saved is not None else {})
     if trainer.ended:
+        if ranks.first and folder is not None:
+            keep_newest(folder)
         return
     best = BestState(trainer, None if folder is None else folder / "best", made_from)
     pace = Pace(trainer.settings.checkpoint_seconds)

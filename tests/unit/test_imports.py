@@ -14,7 +14,8 @@ PACKAGE = Path(__file__).parents[2] / "recnas"
 # A file imports only from rows above its own, from its own row's folder, and from nothing else of recnas.
 ROWS: list[tuple[str, ...]] = [
     ("errors", "resources", "progress", "machine", "seeds"),
-    ("config", "files", "threads"),
+    ("files", "names", "yaml_text"),
+    ("config", "threads"),
     ("runs",),
     ("data.schema", "data.batch"),
     ("space",),

@@ -12,8 +12,8 @@ from typing import Any
 
 from recnas.data.prepared import other_options
 from recnas.errors import DataError
+from recnas.files import write_json
 from recnas.progress import human_bytes
-from recnas.runs.folder import write_json
 
 
 def check_folder(out: Path) -> None:

@@ -29,10 +29,11 @@ from recnas.data.prepared import FORMAT, MANIFEST, read_blocks
 from recnas.data.quality import Block, data_warnings, repeated_share
 from recnas.data.raw.dense import DenseSummary
 from recnas.data.raw.recipe import Weight
-from recnas.data.raw.sources import Source, sha256_file
+from recnas.data.raw.sources import Source
 from recnas.data.schema import Schema
+from recnas.files import sha256_file, write_json
 from recnas.progress import Progress
-from recnas.runs.folder import versions, write_json
+from recnas.runs.folder import versions
 
 _PARQUET_ROWS = 65_536
 

@@ -25,10 +25,11 @@ from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, parquet_columns, rows_of_batch
 from recnas.data.raw.parse import RawRows, parse_rows, rows_of_text
 from recnas.data.raw.recipe import InputColumn, Label, Recipe
-from recnas.data.raw.sources import Source, check_is_text, find_sources, sha256_file, stream_blocks
+from recnas.data.raw.sources import Source, check_is_text, find_sources, stream_blocks
 from recnas.data.raw.typed import Typed
 from recnas.data.raw.weights import weights_or_nan
 from recnas.errors import DataError
+from recnas.files import sha256_file
 
 BLOCK_BYTES = 4 << 20  # of text held at a time
 _LOOKED_AT = 1 << 16  # bytes at the start of a file that tell which columns it has

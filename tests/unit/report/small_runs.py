@@ -11,6 +11,8 @@ from typing import Any
 
 from recnas.data.prepared import kept_recipe
 from recnas.data.raw.recipe import load_recipe
+from recnas.runs.checks import with_check
+from recnas.runs.ledger import Ledger, line_of
 from recnas.runs.records import Candidate, PhaseDone, Record, SeedTraining, Trained
 from recnas.runs.results import (
     ComparedModel,
@@ -102,7 +104,7 @@ def search_manifest(
 def write_run(path: Path, manifest: dict[str, Any], lines: Sequence[Record], **files: Any) -> Path:
     """A run directory; `files` are contents by name, written as NAME.json."""
     path.mkdir(parents=True)
-    (path / "manifest.json").write_text(json.dumps({"format": 1, "versions": VERSIONS, **manifest}))
+    (path / "manifest.json").write_text(json.dumps(with_check({"format": 1, "versions": VERSIONS, **manifest})))
     (path / "ledger.jsonl").write_text(as_lines(lines))
     for name, value in files.items():
         described = value.model_dump(mode="json") if isinstance(value, Record) else value
@@ -111,7 +113,20 @@ def write_run(path: Path, manifest: dict[str, Any], lines: Sequence[Record], **f
 
 
 def as_lines(records: Sequence[Record]) -> str:
-    return "".join(json.dumps(record.to_json()) + "\n" for record in records)
+    """A whole ledger of these lines."""
+    check, text = "", b""
+    for record in records:
+        line, check = line_of(check, record.to_json())
+        text += line
+    return text.decode()
+
+
+def add_lines(ledger: Path, records: Sequence[Record]) -> None:
+    """More lines behind those that are there."""
+    book = Ledger(ledger)
+    for record in records:
+        book.append(record.to_json())
+    book.close()
 
 
 def write_search(
@@ -230,7 +245,7 @@ def write_data(path: Path) -> Path:
                     "raw": [{"name": "train.txt"}]},
     }  # fmt: skip
     schema = {"dense": [{"name": "I1"}], "sparse": [{"name": "C1", "rows": 1000}, {"name": "C2", "rows": 10}]}
-    (path / "manifest.json").write_text(json.dumps(manifest))
+    (path / "manifest.json").write_text(json.dumps(with_check(manifest)))
     (path / "schema.json").write_text(json.dumps(schema))
     return path
 
