@@ -148,15 +148,19 @@ def fsync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def fsync_file(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def fsync_tree(folder: Path) -> None:
     """Make everything below a folder survive a power cut, before the folder gets the name it is found under."""
     for parent, _, files in os.walk(folder):
         for name in files:
-            handle = os.open(os.path.join(parent, name), os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            fsync_file(Path(parent, name))
         fsync_folder(Path(parent))
 
 

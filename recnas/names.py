@@ -1,11 +1,13 @@
 """Names that come from recipes, schemas, configs and runs: they become parts of paths, of pages and of generated files.
 
-One rule for all of them, so that no name is a path, a piece of code or a command to a terminal.
+One rule for all of them, so that no name is a path, a piece of code or a command to a terminal; and how other people's text is
+written where a program reads it: a terminal, a spreadsheet, Markdown.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 LONGEST = 200  # bytes: a file's name may have 255, suffixes included
 _FORBIDDEN = {"/": "a slash", "\\": "a backslash", '"': "a quote", "'": "a quote", "`": "a quote", "$": "a dollar sign"}
@@ -35,3 +37,28 @@ def name_fault(name: object) -> str | None:
 def shown(text: str) -> str:
     """Text of files for a terminal: what would move the cursor, or write backwards, is written out instead."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def in_csv(value: Any) -> Any:
+    """A cell that a spreadsheet does not take for a formula. Numbers stay numbers."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
+
+
+def in_markdown(text: str) -> str:
+    """Text that is neither HTML nor a link nor a picture, on one line."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace("](", "]\\(").replace("`", "\\`")
+    return shown(" ".join(text.splitlines()))
+
+
+class Shown:
+    """A stream that writes what `shown` makes of a text."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(shown(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

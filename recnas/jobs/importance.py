@@ -10,6 +10,7 @@ from pathlib import Path
 
 from recnas.errors import ConfigError
 from recnas.files import make_place, write_text
+from recnas.names import in_csv
 from recnas.progress import Progress
 from recnas.serve.importance import Importance, ScoredRows, column_parts, measure
 from recnas.serve.load import load_trained
@@ -90,9 +91,9 @@ def _write(found: Importance, target: Path) -> None:
         auc = part.auc_loss_interval or ("", "")
         writer.writerow(
             [
-                part.name,
+                in_csv(part.name),
                 part.kind,
-                " ".join(part.columns),
+                in_csv(" ".join(part.columns)),
                 part.logloss,
                 *part.logloss_interval,
                 "" if part.auc_loss is None else part.auc_loss,

@@ -28,6 +28,7 @@ from recnas.runs.checks import has_check, with_check
 from recnas.runs.identity import differences, find_data
 from recnas.runs.layout import LEDGER
 from recnas.runs.ledger import Ledger
+from recnas.runs.seal import seal, unseal
 
 FORMAT = 1  # raised when an older reader could misread a newer folder
 _PACKAGES = ("recnas", "torch", "torchrec", "fbgemm-gpu", "numpy", "pyarrow", "scikit-learn")
@@ -193,7 +194,9 @@ class RunDir:
     def locked(self) -> Iterator[None]:
         """Nobody else writes meanwhile; the ledger is closed at the end, however that comes."""
         with FolderLock(self.path):
+            unseal(self.path)
             try:
                 yield
             finally:
                 self.ledger.close()
+            seal(self.path)

@@ -206,6 +206,15 @@ def _read_state(path: Path) -> dict[str, Any]:
     return state
 
 
+def check_whole(path: Path) -> None:
+    """Read all of a checkpoint.
+
+    Raises:
+        RunError: it is damaged.
+    """
+    _read_state(path)
+
+
 def check_facts(state: Mapping[str, Any]) -> None:
     """A checksum says that the file is as it was written, not that recnas wrote it."""
     if not isinstance(state["step"], int) or not all(isinstance(state[part], dict) for part in ("facts", "made_from")):

@@ -134,14 +134,13 @@ def _train_one(
     if on == "train":
         watch_validation(trainer, network, data)
     started = time.monotonic()
-    curve: list[tuple[int, float]] = []
     train_with_checkpoints(
         trainer,
         run.path / f"seed-{seed}",
         {"data": data.fingerprint, "arch": arch.key, "seed": seed, "on": on},
         progress,
         f"train seed {seed}",
-        on_report=lambda step, loss: curve.append((step, loss or 0.0)),
+        point_steps=100,
     )
     seconds = time.monotonic() - started
     metrics: dict[str, Metrics] = {}
@@ -165,7 +164,7 @@ def _train_one(
         seed=seed,
         steps=trainer.trained_steps,
         seconds=seconds,
-        train_curve=curve,
+        train_curve=trainer.curve,
         **watched(trainer),
         **metrics,
     )

@@ -29,7 +29,6 @@ from recnas.data.raw.sources import Source, check_is_text, find_sources, stream_
 from recnas.data.raw.typed import Typed
 from recnas.data.raw.weights import weights_or_nan
 from recnas.errors import DataError
-from recnas.files import sha256_file
 
 BLOCK_BYTES = 4 << 20  # of text held at a time
 _LOOKED_AT = 1 << 16  # bytes at the start of a file that tell which columns it has
@@ -60,11 +59,7 @@ def vocabulary_file(data: PreparedData, column: str) -> Path:
     """The file behind a column's ids, as it was written: another one would give other ids."""
     name = f"vocab/{column}.parquet"
     path = data.path / name
-    if not path.exists() or sha256_file(path) != data.manifest["checksums"].get(name):
-        raise DataError(
-            f"{path} is missing or was changed after the data were prepared, so values cannot be given their ids.",
-            "Prepare the raw file again into a new folder; the same options give the same vocabulary.",
-        )
+    data.check_file(name)
     return path
 
 

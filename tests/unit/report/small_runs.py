@@ -9,8 +9,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from recnas.data.prepared import kept_recipe
+from recnas.data.prepared import FORMAT, kept_recipe
 from recnas.data.raw.recipe import load_recipe
+from recnas.files import sha256_file
 from recnas.runs.checks import with_check
 from recnas.runs.ledger import Ledger, line_of
 from recnas.runs.records import Candidate, PhaseDone, Record, SeedTraining, Trained
@@ -236,17 +237,18 @@ def write_data(path: Path) -> Path:
     """What a report reads of a prepared folder."""
     path.mkdir(parents=True)
     manifest = {
-        "format": 2, "fingerprint": FINGERPRINT, "rows_in": 1010, "rejects": 10, "rows": {"train": 800, "valid": 100, "test": 100},
+        "format": FORMAT, "fingerprint": FINGERPRINT, "rows_in": 1010, "rejects": 10, "rows": {"train": 800, "valid": 100, "test": 100},
         "click_rate": {"train": 0.25, "valid": 0.5, "test": 0.2}, "cardinality": {"C1": 1000, "C2": 10},
         "unknown": {"train": {"C1": 80, "C2": 0}, "valid": {"C1": 20, "C2": 1}, "test": {"C1": 25, "C2": 0}},
-        "missing": {"train": {"C1": 8, "C2": 0}, "valid": {"C1": 0, "C2": 0}, "test": {"C1": 0, "C2": 0}}, "checksums": {},
+        "missing": {"train": {"C1": 8, "C2": 0}, "valid": {"C1": 0, "C2": 0}, "test": {"C1": 0, "C2": 0}},
         "dense": {"I1": {"rows": 800, "missing": 0, "negative": 0, "min": 0.0, "mean": 1.0, "max": 3.0, "std": 1.0}}, "warnings": [],
         "options": {"recipe": kept_recipe(load_recipe("criteo")), "protocol": "random-8-1-1", "seed": 2018, "min_count": 5, "cap": None,
                     "raw": [{"name": "train.txt"}]},
     }  # fmt: skip
     schema = {"dense": [{"name": "I1"}], "sparse": [{"name": "C1", "rows": 1000}, {"name": "C2", "rows": 10}]}
-    (path / "manifest.json").write_text(json.dumps(with_check(manifest)))
     (path / "schema.json").write_text(json.dumps(schema))
+    manifest["checksums"] = {"schema.json": sha256_file(path / "schema.json")}
+    (path / "manifest.json").write_text(json.dumps(with_check(manifest)))
     return path
 
 
