@@ -15,15 +15,17 @@ shipped config, `base: synthetic/laptop`.
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from recnas.errors import ConfigError
+from recnas.files import read_text
 from recnas.resources import resource_dir
+from recnas.yaml_text import LARGEST, parse_yaml
 
 S = TypeVar("S", bound="Settings")
 
@@ -31,7 +33,7 @@ S = TypeVar("S", bound="Settings")
 class Settings(BaseModel):
     """Base of every settings class: frozen, and a key it does not know is a fault."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def load_settings(cls: type[S], path: Path | str, overrides: Iterable[str] = ()) -> S:
@@ -90,15 +92,15 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 def _read_one(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, LARGEST)
     except FileNotFoundError:
         raise ConfigError(f"There is no file {path}.", "List the shipped ones: recnas configs") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.") from None
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+        data = parse_yaml(text)
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid YAML: {error}") from None
     if data is None:
         return {}
     if not isinstance(data, dict):
@@ -115,8 +117,8 @@ def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> list[str]
             faults.append(f"override {item!r} must look like key=value")
             continue
         try:
-            value = yaml.safe_load(text) if text else None
-        except yaml.YAMLError:
+            value = parse_yaml(text) if text else None
+        except ValueError:
             faults.append(f"override {item!r}: {text!r} is not valid YAML")
             continue
         node = data
@@ -147,6 +149,8 @@ def check_settings(
     written: list[str] = []
     try:
         settings = cls.model_validate(data)
+    except RecursionError:
+        raise ConfigError(f"{source} is nested too deep.") from None
     except ValidationError as error:
         keys = [item.partition("=")[0] for item in overrides]
         for fault in error.errors():
@@ -198,7 +202,7 @@ def _fault_line(cls: type[BaseModel], fault: Any) -> str:
         known = [name.strip(" '") for name in fault["ctx"]["expected_tags"].split(",")]
         return f"{path}.method: there is no {fault['ctx']['tag']!r}; {nearest(fault['ctx']['tag'], known)}"
     message = fault["msg"].removeprefix("Value error, ")
-    shown = repr(fault["input"])
+    shown = reprlib.repr(fault["input"])
     return f"{path}: {message[:1].lower()}{message[1:]} (got {shown if len(shown) < 60 else shown[:57] + '...'})"
 
 

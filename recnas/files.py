@@ -1,15 +1,36 @@
-"""Folders that recnas writes to: made here, so that whatever stands in the way is said in one sentence."""
+"""Files that recnas writes and reads: every write is whole or absent, every read is of a regular file of bounded size.
+
+Folders are made here, so that whatever stands in the way is said in one sentence; and faults of the machine are told
+from faults of recnas here.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
+import re
+import shutil
+import stat
+import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO, Any
 
-from recnas.errors import RunError
+from recnas.errors import RecnasError, RunError
 
-# Faults of the machine or of permissions: nobody can mend them by reading a traceback.
-_NOT_OURS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+LARGEST_TEXT = 1 << 30  # bytes of a file that is read as a whole; sizes of files of others are not to be trusted
+# Faults of the machine, of its limits or of permissions: nobody can mend them by reading a traceback.
+_NOT_OURS = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EMFILE, errno.ENFILE,
+    errno.ENOMEM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT,
+    errno.ENODEV, errno.ENXIO, errno.ENOLCK, errno.EREMOTEIO,
+}  # fmt: skip
+_LEFT_OVER = re.compile(r"\..+\.(?:part|old)-[0-9a-f]+")  # as `part_of` names them, and checkpoints on their way out
+_NUMBER_IN_TEXT = re.compile(
+    r"(?:\[Errno |os error |errno[: ]+|code: )(\d+)"
+)  # how libraries in C++ and Rust pass it on
 
 
 def make_folder(path: Path, option: str = "--out") -> None:
@@ -46,11 +67,172 @@ def make_place(path: Path, option: str = "-o") -> None:
     make_folder(path.parent, option)
 
 
-def machine_fault(error: OSError) -> str | None:
-    """One sentence for a full disk or missing permissions; None for anything else."""
-    if error.errno not in _NOT_OURS:
+def refuse_links(folder: Path) -> None:
+    """Before anything is written below `folder`: all of it is files and folders, so no write can leave it.
+
+    Raises:
+        RunError: it holds a link, a pipe or a device. recnas makes none.
+    """
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = os.path.join(parent, name)
+            try:
+                mode = os.lstat(path).st_mode
+            except FileNotFoundError:  # a worker's file of a moment
+                continue
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                kind = f"a link to {os.readlink(path)}" if stat.S_ISLNK(mode) else "a pipe or a device"
+                raise RunError(
+                    f"{path} is {kind}; recnas makes none, and writing through it could change files elsewhere.",
+                    f"Remove it: rm {path}",
+                )
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writers that were killed left below `folder`: nobody else may be writing there."""
+    for parent, folders, files in os.walk(folder):
+        for name in [name for name in folders if _LEFT_OVER.fullmatch(name)]:
+            folders.remove(name)
+            shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
+        for name in files:
+            if _LEFT_OVER.fullmatch(name):
+                Path(parent, name).unlink(missing_ok=True)
+
+
+# Writing
+
+
+def part_of(path: Path) -> Path:
+    """A new name beside `path` to write under; `sweep` knows it."""
+    return path.with_name(f".{path.name}.part-{uuid.uuid4().hex[:12]}")
+
+
+def write_atomic(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part; a link in its place is replaced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = part_of(path)
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)  # the umask applies
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    fsync_folder(path.parent)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    def write(file: IO[bytes]) -> None:
+        file.write(content)
+
+    write_atomic(path, write)
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make a rename within the folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def fsync_file(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def fsync_tree(folder: Path) -> None:
+    """Make everything below a folder survive a power cut, before the folder gets the name it is found under."""
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            fsync_file(Path(parent, name))
+        fsync_folder(Path(parent))
+
+
+# Reading
+
+
+def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
+    """The content of a regular file; a pipe would never end, nor would a device.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: there is none. Other OSErrors: it is there and cannot be read.
+        RunError: it is no regular file, or larger than `most`.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode):
+            raise RunError(f"{path} is not a file that can be read.", f"Look at it: ls -ld {path}")
+        if facts.st_size > most:
+            raise RunError(f"{path} has {facts.st_size:,} bytes; a file of its kind has at most {most:,}.")
+        return file.read(most + 1)
+
+
+def read_text(path: Path, most: int = LARGEST_TEXT) -> str:
+    """Raises: as `read_bytes`; ValueError if it is no UTF-8."""
+    return read_bytes(path, most).decode()
+
+
+def read_json(path: Path, most: int = LARGEST_TEXT) -> Any:
+    """Raises: as `read_bytes`; ValueError for anything that is no JSON we would write, whatever Python raises for it."""
+    return parse_json(read_bytes(path, most))
+
+
+def parse_json(text: bytes | str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+def sha256_file(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# Faults of the machine
+
+
+def machine_fault(error: BaseException) -> str | None:
+    """One sentence for a full disk, missing permissions, a limit, memory; None for anything else.
+
+    Libraries in other languages wrap what the system said into errors of their own.
+    """
+    if isinstance(error, RecnasError):
         return None
-    where = f"{error.filename}: " if error.filename else ""
-    return (
-        f"{where}{error.strerror}. Nothing that was finished is lost; the same command continues once this is mended."
-    )
+    if isinstance(error, MemoryError):
+        said = str(error) or "this process may have no more memory"
+        return f"Not enough memory: {said}. Nothing that was finished is lost; the same command continues with more."
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None:
+        found = _NUMBER_IN_TEXT.search(str(error)) or _NUMBER_IN_TEXT.search(repr(error))
+        number = int(found[1]) if found else None
+    if number not in _NOT_OURS:
+        return None
+    where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+    return f"{where}{os.strerror(number)}. Nothing that was finished is lost; the same command continues once this is mended."
+
+
+def told(error: BaseException) -> RunError | None:
+    """A fault of the machine as an error of ours, which travels from a worker as it is; None for anything else."""
+    return None if (said := machine_fault(error)) is None else RunError(said)

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import TextIO
 
+from recnas.names import shown
+
 
 class Progress:
     """Counts work within named phases and says rate and time left.
@@ -52,7 +54,7 @@ class Progress:
         """A line of its own, above the progress line."""
         if not self._quiet:
             self._clear()
-            print(text, file=self._stream, flush=True)
+            print(shown(text), file=self._stream, flush=True)
 
     def _print(self, final: bool) -> None:
         if self._quiet:
@@ -70,7 +72,7 @@ class Progress:
             parts.append(f"{duration(max(0.0, self._total - self._done) / rate)} left")
         if self._note:
             parts.append(self._note)
-        line = "  ".join(parts)
+        line = shown("  ".join(parts))
         if self._tty:
             self._clear()
             self._stream.write(line + ("\n" if final else ""))

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recnas.errors import DataError
-from recnas.runs.folder import write_atomic
+from recnas.files import write_atomic
 from recnas.runs.records import Trained
 
 _FACTS = b"recnas"

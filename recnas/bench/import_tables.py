@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from recnas.bench.nasbench201 import write_table
 from recnas.bench.vision_tables import KINDS, SOURCES, VisionTable, read_any, where_from
 from recnas.errors import BackendMissing, DataError, SpaceError
-from recnas.runs.folder import write_atomic
+from recnas.files import write_atomic
 from recnas.space.base import nearest_name
 from recnas.space.nasbench201.arch import Nb201Arch
 

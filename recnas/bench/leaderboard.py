@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from recnas.bench.bootstrap import RowSums, paired_bootstrap
 from recnas.bench.floor import NO_BETTER, is_below
-from recnas.runs.folder import write_atomic, write_json
+from recnas.files import write_atomic, write_json
 from recnas.runs.layout import LEADERBOARD
 from recnas.runs.records import Metrics, ModelLatency, ModelTraining, PairedDifference
 from recnas.runs.results import ComparedModel, Headline, Leaderboard, Spread

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recnas.errors import DataError, SpaceError
-from recnas.runs.folder import write_atomic
+from recnas.files import write_atomic
 from recnas.space.base import nearest_name
 from recnas.space.nasbench201.arch import Nb201Arch, live_edges
 from recnas.space.nasbench201.key import key

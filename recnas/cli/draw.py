@@ -29,9 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.errors import ConfigError
-    from recnas.files import make_place
+    from recnas.files import make_place, write_text
     from recnas.report.draw import describe_differences, draw_file, find_arch
-    from recnas.report.write import write_text
 
     out = Path(args.out)
     if out.suffix.lower() != ".svg":

@@ -7,12 +7,16 @@ import difflib
 import importlib
 import os
 import shlex
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
 
 from recnas.errors import RecnasError
 from recnas.files import machine_fault
+from recnas.names import Shown, shown
+from recnas.stopping import Stopped, listening
 
 # Command -> one line for the overview. The module is recnas.cli.<name>.
 COMMANDS = {
@@ -38,35 +42,46 @@ COMMANDS = {
     "theory": "compute infinite-width kernels, eigenvalue bounds and SiGeo's experiment 1",
     "watch": "follow a run",
     "report": "write one HTML or Markdown file about one or more runs",
+    "verify": "check that a run, prepared data or an export are what was written",
+    "repair": "take out of a run what is damaged, so that it goes on",
+    "sign": "sign a folder, so that others can tell who made it",
     "draw": "draw an architecture, or two with their differences, as SVG",
     "configs": "list the shipped experiment configs, show one, or copy one to edit",
 }
 
-EXIT_OURS, EXIT_USER, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_OURS, EXIT_USER = 1, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1  # torchrun ends its processes with SIGTERM, which they report
     try:
-        return _run(argv)
+        with listening((signal.SIGTERM,) if several else ()), redirect_stdout(Shown(sys.stdout)):
+            return _run(argv)
     except RecnasError as error:
-        print(f"recnas: {error}", file=sys.stderr)
+        _say(str(error))
         return error.exit_code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        number = interrupt.number if isinstance(interrupt, Stopped) else signal.SIGINT
+        by = "interrupted" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}"
         command = shlex.join(["recnas", *argv])
-        print(f"\nrecnas: interrupted; what was finished is kept. Continue with:\n  {command}", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        with suppress(OSError):  # the terminal may be what is gone
+            print(f"\nrecnas: {by}; what was finished is kept. Continue with:\n  {command}", file=sys.stderr)
+        return 128 + number
     except BrokenPipeError:
         # The reader of our output went away (| head); nothing to tell it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
+    except Exception as error:
         if (said := machine_fault(error)) is None:
             return _ours()
-        print(f"recnas: {said}", file=sys.stderr)
+        _say(said)
         return EXIT_USER
-    except Exception:
-        return _ours()
+
+
+def _say(text: str) -> None:
+    """Names of files and columns are other people's text: a terminal is not to take it for commands."""
+    print(f"recnas: {shown(text)}", file=sys.stderr)
 
 
 def _ours() -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from recnas.config import Settings, nearest
 from recnas.errors import ConfigError
-from recnas.files import make_folder
+from recnas.files import make_folder, write_text
 from recnas.resources import resource_dir
 
 
@@ -37,10 +37,10 @@ def write_new(text: str, target: str | None, usage: str) -> None:
     if target is None:
         raise ConfigError("Where should the copy go?", usage)
     path = Path(target)
-    if path.exists():
+    if path.exists() or path.is_symlink():
         raise ConfigError(f"{path} exists already; it is not overwritten.", "Give another name, or remove it first.")
     make_folder(path.parent, "name")
-    path.write_text(text, encoding="utf-8")
+    write_text(path, text)
     print(f"wrote {path}")
 
 

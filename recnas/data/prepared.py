@@ -19,8 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recnas.data.quality import DataWarning
+from recnas.data.remembered import check_files
 from recnas.data.schema import Schema
 from recnas.errors import DataError
+from recnas.files import read_json, sha256_file
+from recnas.runs.checks import has_check
 from recnas.runs.identity import differences
 
 if TYPE_CHECKING:
@@ -28,8 +31,9 @@ if TYPE_CHECKING:
     from recnas.data.raw.recipe import Recipe
     from recnas.data.raw.sources import Source
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST = "manifest.json"
+SIGNATURE = "signature.json"  # see recnas.trust.sign
 _FILES = {
     "dense": ("dense.f32", "<f4"),
     "ids": ("ids.i32", "<i4"),
@@ -113,24 +117,30 @@ class PreparedData:
                 f"If it is a raw log, prepare it first: recnas prepare RECIPE --raw {path} --out data/mine",
             )
         try:
-            manifest = json.loads((path / MANIFEST).read_text())
-            schema = Schema.from_dict(json.loads((path / "schema.json").read_text()))
-        except FileNotFoundError as error:
+            manifest = read_json(path / MANIFEST)
+            schema = Schema.from_dict(read_json(path / "schema.json"))
+        except (FileNotFoundError, NotADirectoryError) as error:
             what = (
                 "was not finished"
                 if (path / ".work").exists()
                 else f"is not a prepared data set: {Path(error.filename).name} is missing"
             )
             raise DataError(f"{path} {what}.", f"Prepare it: recnas prepare RECIPE --raw FILE --out {path}") from None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError) as error:
             raise DataError(
-                f"{path} is damaged: manifest.json or schema.json cannot be read.", "Prepare it again."
+                f"{path} is damaged: manifest.json or schema.json cannot be read ({error}).", "Prepare it again."
             ) from None
-        if manifest.get("format") != FORMAT or "fingerprint" not in manifest:
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or "fingerprint" not in manifest:
             raise DataError(
                 f"{path} was prepared by another version of recnas, or its manifest.json belongs to something else.",
                 "Prepare it again with this version.",
             )
+        if not has_check(manifest):
+            raise DataError(
+                f"{path / MANIFEST} is not what was written: it was changed or damaged since.",
+                "Restore it from a copy, or prepare the data again.",
+            )
+        check_files(path, ["schema.json"], manifest["checksums"])
         return cls(path, manifest, schema)
 
     @property
@@ -157,7 +167,14 @@ class PreparedData:
 
     def array(self, split: str, array: str) -> np.ndarray:
         """`dense`, `ids`, `label` or, where rows have one, `weight` of `train`, `valid` or `test`."""
-        return open_array(self.path, split, array, self.rows(split), self.schema)
+        found = open_array(self.path, split, array, self.rows(split), self.schema)
+        if found.size:
+            self.check_file(f"{split}/{_FILES[array][0]}")
+        return found
+
+    def check_file(self, name: str) -> None:
+        """Before a file is used: it is what was prepared. Read once, then remembered by size and time stamp."""
+        check_files(self.path, [name], self.manifest["checksums"])
 
     def check_options(self, wanted: dict[str, Any]) -> None:
         """Refuse to pass off a data set prepared with other options as the one asked for."""
@@ -169,17 +186,21 @@ class PreparedData:
             )
 
     def verify(self) -> list[str]:
-        """Files whose bytes are not those that were written; empty when all is well."""
-        from recnas.data.raw.sources import sha256_file
-
-        bad = []
-        for name, expected in self.manifest["checksums"].items():
+        """Files whose bytes are not those that were written, and files that were not; empty when all is well."""
+        listed = self.manifest["checksums"]
+        bad = [f"{name}: not written by recnas" for name in sorted(self._names() - set(listed) - {MANIFEST, SIGNATURE})]
+        for name, expected in listed.items():
             path = self.path / name
             if not path.exists():
                 bad.append(f"{name}: missing")
             elif sha256_file(path) != expected:
                 bad.append(f"{name}: changed")
         return bad
+
+    def _names(self) -> set[str]:
+        files = (file for file in self.path.rglob("*") if not file.is_dir())
+        names = (str(file.relative_to(self.path)) for file in files)
+        return {name for name in names if not name.startswith(".")}
 
     def summary(self, width: int = 16) -> dict[str, Any]:
         """The facts a person or a program asks for first."""

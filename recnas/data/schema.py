@@ -9,9 +9,13 @@ Shape letters used throughout the project: B batch, I dense fields, F sparse fie
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from recnas.names import name_fault
+
+MOST_ROWS = 1 << 31  # of a table: ids are 32-bit numbers
 UNKNOWN_ID = 0  # rare in training, or never seen there
 MISSING_ID = 1  # the cell was empty; trained like any other id
 FIRST_VALUE_ID = 2  # kept values follow, most frequent first
@@ -76,10 +80,25 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Schema:
-        return cls(
+        """Raises: ValueError, KeyError or TypeError if it is not what `to_dict` gives."""
+        schema = cls(
             dense=tuple(DenseField(**field) for field in data["dense"]),
             sparse=tuple(SparseField(**field) for field in data["sparse"]),
         )
+        schema._check()
+        return schema
+
+    def _check(self) -> None:
+        for name in [*(field.name for field in self.dense), *(field.name for field in self.sparse)]:
+            if fault := name_fault(name):
+                raise ValueError(f"the name {name!r} {fault}")
+        for dense in self.dense:
+            for value in (dense.mean, dense.std, dense.fill):
+                if type(value) not in (int, float) or not math.isfinite(value):
+                    raise ValueError(f"{dense.name}: {value!r} is no number")
+        for sparse in self.sparse:
+            if type(sparse.rows) is not int or not 0 < sparse.rows < MOST_ROWS:
+                raise ValueError(f"{sparse.name}: {sparse.rows!r} is no number of rows")
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=1)

@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,8 @@ from typing import Any
 from recnas.engines.base import Work
 from recnas.engines.supervised import ONE_THREAD, Answer, Numbered, SupervisedEngine
 from recnas.errors import RecnasError, RunError
+from recnas.files import told
+from recnas.stopping import GRACE, Stopped, listening
 from recnas.threads import one_thread
 
 _PR_SET_PDEATHSIG = 1
@@ -48,18 +51,24 @@ class PoolEngine(SupervisedEngine[_Worker]):
         try:
             yield from self._ordered(items)
         finally:  # given up half-way: nobody may take a late answer for one to a later item
-            for worker in [worker for worker in self._pool if worker.item is not None]:
-                self._end(worker)
+            self._end([worker for worker in self._pool if worker.item is not None])
 
     def close(self) -> None:
-        for worker in list(self._pool):
-            self._end(worker)
+        self._end(list(self._pool))
 
-    def _end(self, worker: _Worker) -> None:
-        worker.pipe.close()
-        worker.process.kill()
-        worker.process.join()
-        self._pool.remove(worker)
+    def _end(self, workers: list[_Worker]) -> None:
+        """Those that are in a training finish a step and write a checkpoint; the others end at once."""
+        busy = [worker for worker in workers if worker.item is not None]
+        for worker in busy:
+            worker.process.terminate()
+        until = time.monotonic() + GRACE
+        for worker in busy:
+            worker.process.join(max(0.0, until - time.monotonic()))
+        for worker in workers:
+            worker.pipe.close()
+            worker.process.kill()
+            worker.process.join()
+            self._pool.remove(worker)
 
     def pids(self) -> list[int]:
         """Process ids of the workers that live."""
@@ -172,7 +181,13 @@ def _check_importable(work: Work) -> None:
 def _serve(pipe: Connection, work: Work, parent: int) -> None:
     """The life of a worker: open the work, then answer items until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # see _interrupts_held
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of a terminal: likewise
     _die_with(parent)
+    with suppress(Stopped), listening((signal.SIGINT, signal.SIGHUP)):
+        _answer(pipe, work)
+
+
+def _answer(pipe: Connection, work: Work) -> None:
     call = None
     while True:
         try:
@@ -186,8 +201,8 @@ def _serve(pipe: Connection, work: Work, parent: int) -> None:
                 answer = (True, call(item))
         except RecnasError as error:
             answer = (False, error)
-        except Exception:
-            answer = (False, RuntimeError(f"in a worker process:\n{traceback.format_exc()}"))
+        except Exception as error:
+            answer = (False, told(error) or RuntimeError(f"in a worker process:\n{traceback.format_exc()}"))
         try:
             pipe.send(answer)
         except OSError:

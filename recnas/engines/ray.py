@@ -26,6 +26,7 @@ from recnas.engines.base import Work
 from recnas.engines.ray_cluster import connect, import_ray
 from recnas.engines.supervised import ONE_THREAD, TRIES, Answer, Numbered, SupervisedEngine
 from recnas.errors import RecnasError, RunError
+from recnas.files import told
 from recnas.threads import one_thread
 
 _PATIENCE = 300.0  # seconds without a single worker before a full cluster is an error
@@ -178,8 +179,8 @@ class _Actor:
             return (True, value)
         except RecnasError as error:
             return (False, error)
-        except Exception:
-            return (False, RuntimeError(f"in a Ray worker:\n{traceback.format_exc()}"))
+        except Exception as error:
+            return (False, told(error) or RuntimeError(f"in a Ray worker:\n{traceback.format_exc()}"))
 
     def _open(self) -> Callable[[Any], Any]:
         work = pickle.loads(self._work)

@@ -14,7 +14,7 @@ import numpy as np
 from recnas.engines.base import Work
 from recnas.engines.execution import Execution
 from recnas.evaluators.base import Evaluation
-from recnas.runs.folder import Ledger
+from recnas.runs.ledger import Ledger
 from recnas.runs.records import ScoreRecord
 from recnas.space.base import Space
 

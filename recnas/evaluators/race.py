@@ -94,6 +94,7 @@ class RungWork:
         made_from = {
             "data": data.fingerprint,
             "arch": space.key(arch),
+            "seed": seed,
             "on": "train",  # as `recnas.train.standalone` has it, which takes the winner's over
             "rows": self.rows,
             "settings": settings.model_dump(mode="json", exclude=NOT_THE_RESULT),

@@ -96,6 +96,7 @@ class TrainWork:
             made_from = {
                 "data": data.fingerprint,
                 "arch": space.key(arch),
+                "seed": seed,
                 "rows": self.rows,
                 "settings": settings.model_dump(mode="json", exclude=NOT_THE_RESULT),
             }
@@ -104,25 +105,30 @@ class TrainWork:
             train_with_checkpoints(
                 trainer, kept, made_from, Progress(quiet=True), "train", last=False, looks=looks, look=look
             )
+            seconds = time.monotonic() - started
+            train_loss = trainer.take_mean_loss()
+            metrics = {
+                split: evaluate(
+                    network,
+                    embeddings,
+                    data,
+                    split,
+                    batch_size=settings.eval_batch_size,
+                    rows=self.eval_rows,
+                    device=device,
+                )
+                for split in self.splits
+            }
         except (NotFinite, NotFiniteScores) as error:  # one that diverges must not end a night's search
-            return Training(time.monotonic() - started, failed=error.what)
-        seconds = time.monotonic() - started
-        train_loss = trainer.take_mean_loss()
-        metrics = {
-            split: evaluate(
-                network,
-                embeddings,
-                data,
-                split,
-                batch_size=settings.eval_batch_size,
-                rows=self.eval_rows,
-                device=device,
-            )
-            for split in self.splits
-        }
+            return self._forget(kept, Training(time.monotonic() - started, failed=error.what))
+        return self._forget(kept, Training(seconds, trainer.trained_steps, train_loss, metrics, curve=tuple(curve)))
+
+    @staticmethod
+    def _forget(kept: Path | None, training: Training) -> Training:
+        """What is left to do is on one line of a ledger: the checkpoints have no more use."""
         if kept is not None:
             shutil.rmtree(kept, ignore_errors=True)
-        return Training(seconds, trainer.trained_steps, train_loss, metrics, curve=tuple(curve))
+        return training
 
 
 @dataclass(frozen=True)

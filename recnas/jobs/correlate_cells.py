@@ -26,8 +26,8 @@ from recnas.bench.truth import SpaceName, Truth, read_truth
 from recnas.config import Settings
 from recnas.engines.execution import Execution
 from recnas.errors import ConfigError, DataError
+from recnas.files import write_json
 from recnas.jobs.score_cells import sample_cells, score_cells
-from recnas.runs.folder import write_json
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.registry import get_space
 from recnas.space.settings import SpaceSettings

@@ -17,8 +17,9 @@ from typing import Any
 
 from recnas.bench.nasbench201 import DATASETS, FOLDER, Nb201Table
 from recnas.engines.execution import Execution
+from recnas.files import write_json
 from recnas.model.supernets.registry import SUPERNETS
-from recnas.runs.folder import RunDir, write_json
+from recnas.runs.folder import RunDir
 from recnas.runs.layout import RESULT, WINNER_FILE
 from recnas.runs.search_result import SearchResult, Winner
 from recnas.searchers.gradient.settings import NasiSettings

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
-import os
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from recnas.errors import ConfigError
-from recnas.files import make_place
+from recnas.files import make_place, write_text
+from recnas.names import in_csv
 from recnas.progress import Progress
 from recnas.serve.importance import Importance, ScoredRows, column_parts, measure
 from recnas.serve.load import load_trained
@@ -83,25 +84,21 @@ def _target(out: Path) -> Path:
 
 
 def _write(found: Importance, target: Path) -> None:
-    part_file = target.with_name(f".{target.name}.part-{os.getpid()}")
-    try:
-        with part_file.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(_HEADER)
-            for part in found.parts:
-                auc = part.auc_loss_interval or ("", "")
-                writer.writerow(
-                    [
-                        part.name,
-                        part.kind,
-                        " ".join(part.columns),
-                        part.logloss,
-                        *part.logloss_interval,
-                        "" if part.auc_loss is None else part.auc_loss,
-                        *auc,
-                        int(part.distinguishable),
-                    ]
-                )
-        os.replace(part_file, target)
-    finally:
-        part_file.unlink(missing_ok=True)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(_HEADER)
+    for part in found.parts:
+        auc = part.auc_loss_interval or ("", "")
+        writer.writerow(
+            [
+                in_csv(part.name),
+                part.kind,
+                in_csv(" ".join(part.columns)),
+                part.logloss,
+                *part.logloss_interval,
+                "" if part.auc_loss is None else part.auc_loss,
+                *auc,
+                int(part.distinguishable),
+            ]
+        )
+    write_text(target, text.getvalue())

@@ -19,7 +19,8 @@ from recnas.errors import RunError, SpaceError
 from recnas.evaluators.base import Evaluation
 from recnas.evaluators.proxy import ProxyEvaluator, freeze
 from recnas.evaluators.settings import ScoreSettings
-from recnas.runs.folder import FolderLock, Ledger
+from recnas.runs.folder import FolderLock
+from recnas.runs.ledger import Ledger
 from recnas.runs.records import Scored, read_lines
 from recnas.seeds import stream
 from recnas.space.base import Space

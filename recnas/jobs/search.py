@@ -24,10 +24,11 @@ from recnas.engines.execution import Execution
 from recnas.errors import RunError
 from recnas.evaluators.base import Evaluation
 from recnas.evaluators.training import Training, TrainRequest
+from recnas.files import write_json
 from recnas.jobs.race import RaceRun
 from recnas.proxies.registry import get_proxies
 from recnas.runs.book import Book
-from recnas.runs.folder import RunDir, write_json
+from recnas.runs.folder import RunDir
 from recnas.runs.layout import RACE_FOLDER, RESULT, WINNER_FILE
 from recnas.runs.records import Candidate, Trained
 from recnas.runs.search_result import Finalist, SearchResult, Winner

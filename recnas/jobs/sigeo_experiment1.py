@@ -33,7 +33,8 @@ from recnas.bench.correlation import rank_correlation
 from recnas.engines.execution import Execution
 from recnas.errors import ConfigError
 from recnas.evaluators.two_layer import STATISTICS, Experiment1, TrainAndMeasure, load
-from recnas.runs.folder import RunDir, write_json
+from recnas.files import write_json
+from recnas.runs.folder import RunDir
 from recnas.runs.records import TwoLayerTraining, read_lines
 
 KIND = "experiment1"

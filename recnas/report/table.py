@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from recnas.names import in_csv, in_markdown
+
 Row = dict[str, Any]
 METRIC_NAMES = {"logloss": "log loss", "auc": "AUC", "accuracy": "accuracy"}  # in sentences and titles
 
@@ -44,7 +46,7 @@ class Table:
         text = io.StringIO()
         writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self.rows)
+        writer.writerows({name: in_csv(value) for name, value in row.items()} for row in self.rows)
         return text.getvalue()
 
     def cells(self, row: Row) -> list[str]:
@@ -126,4 +128,4 @@ def two_digits(value: float) -> str:
 
 
 def _escaped(cell: str) -> str:
-    return cell.replace("|", "\\|").replace("\n", " ")
+    return in_markdown(cell).replace("|", "\\|")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from recnas.errors import ConfigError
-from recnas.files import make_folder, make_place
+from recnas.files import make_folder, make_place, write_text
 from recnas.report import markdown, page
 from recnas.report.content import all_files, make_report
-from recnas.runs.folder import write_atomic
 
 
 def write_report(
@@ -45,12 +44,3 @@ def write_report(
         "out": str(out), "bytes": len(text.encode()), "verdict": report.verdict.sentence,
         "runs": [str(run.path) for run in report.runs], "files": str(folder) if keep_files else None, "written": sorted(beside),
     }  # fmt: skip
-
-
-def write_text(path: Path, text: str) -> None:
-    """The whole file or none of it."""
-
-    def write(file: IO[bytes]) -> None:
-        file.write(text.encode())
-
-    write_atomic(path, write)

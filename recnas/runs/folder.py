@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import difflib
 import fcntl
-import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -24,45 +23,15 @@ from types import TracebackType
 from typing import IO, Any
 
 from recnas.errors import RunError
-from recnas.files import make_folder
+from recnas.files import make_folder, read_json, refuse_links, sweep, write_json
+from recnas.runs.checks import has_check, with_check
 from recnas.runs.identity import differences, find_data
+from recnas.runs.layout import LEDGER
+from recnas.runs.ledger import Ledger
+from recnas.runs.seal import seal, unseal
 
 FORMAT = 1  # raised when an older reader could misread a newer folder
 _PACKAGES = ("recnas", "torch", "torchrec", "fbgemm-gpu", "numpy", "pyarrow", "scikit-learn")
-
-
-def write_atomic(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part-{os.getpid()}")
-    try:
-        with open(part, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    fsync_folder(path.parent)
-
-
-def write_json(path: Path, value: Any) -> None:
-    text = json.dumps(value, indent=1, allow_nan=False) + "\n"
-
-    def write(file: IO[bytes]) -> None:
-        file.write(text.encode())
-
-    write_atomic(path, write)
-
-
-def fsync_folder(folder: Path) -> None:
-    """Make a rename within the folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def versions() -> dict[str, str]:
@@ -77,7 +46,11 @@ def versions() -> dict[str, str]:
 
 
 class FolderLock:
-    """An advisory lock on a folder, released by the system even when the process is killed."""
+    """An advisory lock on a folder, released by the system even when the process is killed.
+
+    Whoever holds it may write: there are no links in the folder that lead elsewhere, and what writers that were killed left
+    half-done is gone.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / ".lock"
@@ -85,21 +58,30 @@ class FolderLock:
 
     def __enter__(self) -> FolderLock:
         make_folder(self.path.parent)
-        file = open(self.path, "a+")  # held open for the life of the lock
+        refuse_links(self.path.parent)
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        file = os.fdopen(handle, "r+")  # held open for the life of the lock
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
+        except BlockingIOError:
+            holder = file.read(20).strip() or "unknown"
             file.close()
             raise RunError(
                 f"{self.path.parent} is being written by another process (pid {holder}).",
                 "Wait for it to finish, or stop it; then run the same command again.",
             ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        except BaseException:
+            file.close()
+            raise
         self._file = file
+        try:
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            sweep(self.path.parent)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
@@ -110,60 +92,6 @@ class FolderLock:
             self._file = None
 
 
-class Ledger:
-    """An append-only file of JSON lines. A line that a crash cut short is dropped on the next open."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file: IO[bytes] | None = None
-
-    def read(self) -> list[dict[str, Any]]:
-        return list(self._events(drop_torn_tail=False))
-
-    def append(self, event: dict[str, Any]) -> None:
-        """Add one event; it is on disk when this returns."""
-        if self._file is None:
-            for _ in self._events(drop_torn_tail=True):
-                pass
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self.path, "ab")  # noqa: SIM115 - closed by close()
-        self._file.write(json.dumps(event, separators=(",", ":"), allow_nan=False).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _events(self, drop_torn_tail: bool) -> Iterator[dict[str, Any]]:
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
-            return
-        good = 0
-        for number, line in enumerate(data.splitlines(keepends=True), start=1):
-            is_last = good + len(line) == len(data)
-            try:
-                event = json.loads(line)
-                torn = not line.endswith(b"\n") or not isinstance(event, dict)
-            except ValueError:
-                torn = True
-            if torn:
-                if is_last:
-                    break
-                raise RunError(
-                    f"{self.path} line {number} is not a JSON object; only a last line can be cut short by a crash, "
-                    "so the file was changed by something else.",
-                    "Restore the file, or start a new run directory.",
-                )
-            good += len(line)
-            yield event
-        if drop_torn_tail and good < len(data):
-            with open(self.path, "r+b") as file:
-                file.truncate(good)
-
-
 class RunDir:
     """One run on disk. Use `create` for a new one, `open` for an existing one.
 
@@ -172,7 +100,7 @@ class RunDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.ledger = Ledger(path / "ledger.jsonl")
+        self.ledger = Ledger(path / LEDGER)
 
     @property
     def manifest_path(self) -> Path:
@@ -186,14 +114,14 @@ class RunDir:
     def create(cls, path: Path | str, kind: str, **facts: Any) -> RunDir:
         """Make a run directory; the same path with the same facts is simply opened again."""
         run = cls(Path(path))
-        make_folder(run.path)
-        if run.manifest_path.exists():
-            run.check(kind, **facts)
-            return run
-        if any(p.name != ".lock" for p in run.path.iterdir()):
-            raise RunError(f"{run.path} exists and is not a recnas run.", "Choose another --out.")
-        manifest = {"format": FORMAT, "kind": kind, **facts, "versions": versions()}
-        write_json(run.manifest_path, manifest)
+        # Two that begin at once: one writes the manifest, the other finds it and compares.
+        with FolderLock(run.path):
+            if run.manifest_path.exists():
+                run.check(kind, **facts)
+                return run
+            if any(p.name != ".lock" for p in run.path.iterdir()):
+                raise RunError(f"{run.path} exists and is not a recnas run.", "Choose another --out.")
+            write_json(run.manifest_path, with_check({"format": FORMAT, "kind": kind, **facts, "versions": versions()}))
         return run
 
     @classmethod
@@ -204,11 +132,13 @@ class RunDir:
 
     def manifest(self) -> dict[str, Any]:
         try:
-            manifest = json.loads(self.manifest_path.read_text())
+            manifest = read_json(self.manifest_path)
         except (FileNotFoundError, NotADirectoryError):
             raise self._no_run() from None
         except ValueError:
-            raise RunError(f"{self.manifest_path} is damaged: it is not JSON.") from None
+            raise self._damaged("it is not JSON") from None
+        if not isinstance(manifest, dict):
+            raise self._damaged("it is no JSON object")
         if "kind" not in manifest and "fingerprint" in manifest:
             raise RunError(
                 f"{self.path} is a prepared data set, not a run.",
@@ -218,7 +148,15 @@ class RunDir:
             raise RunError(
                 f"{self.path} was written by another version of recnas (format {manifest.get('format')}, this one reads {FORMAT})."
             )
+        if not has_check(manifest):
+            raise self._damaged("its content does not have its checksum")
         return manifest
+
+    def _damaged(self, why: str) -> RunError:
+        return RunError(
+            f"{self.manifest_path} is damaged or was changed: {why}.",
+            "Restore it from a copy; without it nobody can tell what the run is. Or start a new run directory.",
+        )
 
     def _no_run(self) -> RunError:
         """Why there is no manifest here, and where the nearest one is."""
@@ -256,7 +194,9 @@ class RunDir:
     def locked(self) -> Iterator[None]:
         """Nobody else writes meanwhile; the ledger is closed at the end, however that comes."""
         with FolderLock(self.path):
+            unseal(self.path)
             try:
                 yield
             finally:
                 self.ledger.close()
+            seal(self.path)

@@ -12,13 +12,13 @@ itself (`kind`, `task`, `phases` of its manifest): nothing is told from which ke
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from recnas.errors import RunError
+from recnas.files import read_json as read_json_file
 from recnas.runs.folder import RunDir
 from recnas.runs.layout import (
     LEADERBOARD,
@@ -42,6 +42,7 @@ from recnas.runs.results import (
     read_record,
 )
 from recnas.runs.run import CTR, Run
+from recnas.runs.seal import check_sealed
 from recnas.runs.search_result import SearchResult
 
 
@@ -79,6 +80,7 @@ def read_run(path: Path | str, label: str | None = None) -> Run:
     folder = RunDir.open(path)
     manifest = _manifest(folder)
     kind, where = manifest.kind, folder.path
+    check_sealed(where)
     lines = folder.ledger.read()
     records = read_lines(kind, lines, str(folder.ledger.path)) if kind in KINDS else []
     winner = where if kind == "train" else where / WINNER_FOLDER
@@ -134,7 +136,7 @@ def _label(path: Path, taken: list[str]) -> str:
 
 def _correlations(path: Path) -> Correlations:
     try:
-        value = json.loads(path.read_text())
+        value = read_json_file(path)
         rows = value["rows"] if isinstance(value, dict) else value
         if not rows or not all({"proxy", "spearman"} <= set(row) for row in rows):
             raise ValueError

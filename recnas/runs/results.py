@@ -6,12 +6,12 @@ result.json         SearchResult (of a search, `search_result`), TrainResult (of
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 
+from recnas import files
 from recnas.errors import RunError
 from recnas.runs.records import Metrics, PairedDifference, Record
 
@@ -22,7 +22,7 @@ Direction = Literal["min", "max"]
 def read_json(path: Path) -> dict[str, Any] | None:
     """An object of JSON; None if there is no such file."""
     try:
-        value = json.loads(path.read_text())
+        value = files.read_json(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError:

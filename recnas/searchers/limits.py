@@ -27,6 +27,8 @@ from recnas.space.base import ArchT, Space
 MEASURED = ("latency_ms_1", "latency_ms_512")
 ARITHMETIC = ("params", "macs", "flops", "embedding_mb")
 
+MEASURED_TRIES = 50  # networks that are measured before a limit that none of them meets is given up
+
 Costs = Callable[[ArchT], Mapping[str, float]]
 
 
@@ -44,6 +46,11 @@ class Tally:
         self.smallest = min(self.smallest, value)
         self.rejected += value > limit
         return value <= limit
+
+    @property
+    def hopeless(self) -> bool:
+        """So many measured, a fraction of a second each, and none of them fast enough: thousands would take hours."""
+        return self.checked >= MEASURED_TRIES and self.rejected == self.checked
 
     @property
     def share(self) -> float:
@@ -111,10 +118,13 @@ class Gate(Generic[ArchT]):
 
     def attempt(self, make: Callable[[], ArchT], counts: Counts | None = None) -> ArchT | None:
         """The same, but None after `tries`."""
+        counts = self._zero() if counts is None else counts
         for _ in range(self.tries):
             arch = make()
             if self.admits(arch, counts):
                 return arch
+            if any(counts.tallies[name].hopeless for name in self._names(MEASURED)):
+                return None
         return None
 
     def admits(self, arch: ArchT, counts: Counts | None = None) -> bool:

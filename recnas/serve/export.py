@@ -4,6 +4,7 @@
     DIR/model.json                how raw columns become inputs, where the model comes from, the check
     DIR/vocab/COLUMN.json         values in id order
     DIR/rows.py, DIR/score_row.py score raw rows without recnas
+    DIR/README.md                 what is what, and that the program of a stranger is code
 
 The files as written are loaded again and compared, and score_row.py is run as a user would on raw rows of the
 data; if anything differs, nothing is left behind. The folder appears under its name when everything is in it.
@@ -27,11 +28,12 @@ from recnas.data.prepare.folder import check_folder
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.encoder import fitted_recipe
 from recnas.errors import DataError, RunError
+from recnas.files import fsync_folder, fsync_tree, part_of
 from recnas.progress import Progress
-from recnas.runs.folder import versions, write_json
+from recnas.runs.folder import versions
 from recnas.serve.check_rows import RawRows, header_line, real_rows, rebuilt_rows
 from recnas.serve.load import TrainedModel, load_trained
-from recnas.serve.manifest import describe, write_programs, write_vocabularies
+from recnas.serve.manifest import describe, write_description, write_programs, write_vocabularies
 from recnas.serve.program import Program, check_format, read_program, write_program
 
 LARGEST_DIFFERENCE = 1e-5
@@ -67,8 +69,7 @@ def export(
     model = load_trained(spec, data, seed)
     prepared = model.data(data)
     out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(f".{out.name}.part-{os.getpid()}")
-    shutil.rmtree(part, ignore_errors=True)
+    part = part_of(out)
     part.mkdir()
     try:
         progress.phase("export", 4, "files")
@@ -79,13 +80,15 @@ def export(
         write_vocabularies(prepared, part)
         write_programs(part)
         about = describe(model, prepared, program, check)
-        write_json(part / "model.json", about)
+        write_description(part, about)
         progress.advance(1, "check raw rows")
         check["raw"] = check_raw_rows(part, model, prepared)
-        write_json(part / "model.json", {**about, "versions": versions()})
+        write_description(part, {**about, "versions": versions()})
+        fsync_tree(part)
         if out.exists():
             out.rmdir()  # it is empty
         os.rename(part, out)
+        fsync_folder(out.parent)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from recnas.baselines.zoo import build, find_name
 from recnas.config import check_settings, nearest
 from recnas.data.schema import Schema
 from recnas.errors import RunError
+from recnas.files import read_json
 from recnas.model.nasrec.subnet import Subnet
 from recnas.runs.folder import RunDir
 from recnas.runs.layout import file_name
@@ -79,7 +79,7 @@ def _trained(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> Tra
     network = Subnet(arch, net_shape(schema(), settings))
     settings = with_tables_of(network, settings)
     folder = run.path / f"seed-{line.seed}"
-    return Training(folder, line, arch.key, manifest["arch"], network, settings, {"arch": arch.key})
+    return Training(folder, line, arch.key, manifest["arch"], network, settings, {"arch": arch.key, "seed": line.seed})
 
 
 def _compared(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> Training:
@@ -104,7 +104,7 @@ def _compared(run: RunDir, names: list[str], schema: Callable[[], Schema]) -> Tr
     pick = names[-1] if names and names[-1] not in wanted else ""
     line = _choose(f"{run.path}:{key}", kept[key], pick)
     folder = _kept_in(run, line)
-    made_from = json.loads((folder / "model.json").read_text())
+    made_from = read_json(folder / "model.json")
     settings = check_settings(TrainSettings, made_from["settings"], str(folder / "model.json"))
     # The tables of some networks are wider than their vectors: this is the vectors' width.
     width = run.manifest()["settings"]["embeddings"]["width"]

@@ -15,7 +15,6 @@ which `TrainedModel.data` opens and checks.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,9 @@ from torch import Tensor, nn
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
 from recnas.errors import DataError, RunError
+from recnas.files import read_json
 from recnas.model.embeddings import TableReader
+from recnas.runs.seal import check_sealed
 from recnas.serve.find import find_run, find_training
 from recnas.serve.weights import fill_network, fill_tables, whole_checkpoint
 from recnas.train.settings import TrainSettings
@@ -134,8 +135,9 @@ def load_trained(
 
 def _schema(folder: Path) -> Schema | None:
     """The run's copy, if it has one: runs of earlier versions have not."""
+    check_sealed(folder, SCHEMA)
     try:
-        return Schema.from_dict(json.loads((folder / SCHEMA).read_text()))
+        return Schema.from_dict(read_json(folder / SCHEMA))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):

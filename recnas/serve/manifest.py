@@ -19,9 +19,24 @@ from recnas.data.raw import serving
 from recnas.data.raw.encoder import fitted_recipe, vocabulary_file
 from recnas.data.raw.recipe import InputColumn
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField, SparseField
+from recnas.files import sha256_file, write_json
+from recnas.runs.checks import with_check
 from recnas.serve.load import TrainedModel
 
 FORMAT = "recnas-export/1"
+_README = """# A trained click model, exported by recnas
+
+Score raw rows: `python score_row.py < rows`. It needs torch for `model.pt2`, onnxruntime for `model.onnx`, and not recnas.
+`model.json` says how a raw column becomes an input, `rows.py` does it, `vocab/` has the values of each column in id order.
+
+**Loading `model.pt2` can run code that whoever made it put there**, as with every file of `torch.export`. Load it only if you
+know where it comes from. `model.onnx` is data: take ONNX (`recnas export --to onnx`) between teams that do not know each
+other. `score_row.py` and `rows.py` are programs; read them before you run those of a stranger.
+
+`model.json` has the SHA-256 of every file here, and `score_row.py` compares them before it loads anything: that finds damage
+and mistakes, not a forger, who would change the checksums too. `recnas verify DIR --key PUBLIC_KEY` finds one, if
+whoever made the folder signed it: `recnas sign DIR --key PRIVATE_KEY`.
+"""
 _SCORE_ROW = Path(__file__).with_name("score_row.py")
 _VALUES_AT_A_TIME = 1 << 16
 
@@ -114,10 +129,18 @@ def _fold(model: TrainedModel) -> dict[str, Any]:
     return {"rule": "none", "rows": None, "ids_beyond": "become the unknown id"}
 
 
+def write_description(folder: Path, about: dict[str, Any]) -> None:
+    """model.json, last of all: with the checksums of every other file, and of itself."""
+    names = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+    files = {name: sha256_file(folder / name) for name in names if name != "model.json"}
+    write_json(folder / "model.json", with_check({**about, "files": files}))
+
+
 def write_programs(folder: Path) -> None:
     """The two programs, as they are: nothing of a recipe is ever put into code."""
     for source, name in ((Path(serving.__file__), "rows.py"), (_SCORE_ROW, "score_row.py")):
         (folder / name).write_bytes(source.read_bytes())
+    (folder / "README.md").write_text(_README, encoding="utf-8")
 
 
 def write_vocabularies(data: PreparedData, folder: Path) -> None:

@@ -27,7 +27,7 @@ import torch
 from recnas.config import nearest
 from recnas.data.raw.encoder import EncodedRows, RawEncoder
 from recnas.errors import ConfigError, DataError
-from recnas.files import make_place
+from recnas.files import make_place, part_of
 from recnas.progress import Progress
 from recnas.serve.load import TrainedModel, load_trained
 from recnas.train.metrics import Metrics
@@ -209,7 +209,7 @@ def _writer(target: Path | None, labelled: bool) -> Iterator[Any]:
     if target is None:
         yield lambda table: None
         return
-    part = target.with_name(f".{target.name}.part-{os.getpid()}")
+    part = part_of(target)
     try:
         make = pa_csv.CSVWriter if target.suffix.lower() == ".csv" else pq.ParquetWriter
         with make(part, _fields(labelled)) as writer:

@@ -50,8 +50,7 @@ def fill_tables(
 
     def stacked(schema: Schema, width: int) -> tuple[Tensor, RowMap]:
         row_map = RowMap(schema, options.cap, options.hash_rows, device)
-        stack = torch.empty((row_map.total, width), device=device)
-        for name, start, rows in zip(row_map.names, row_map.starts, row_map.rows):
+        for name, rows in zip(row_map.names, row_map.rows):  # before so much memory is asked for
             table = tensors.get(f"embeddings/weights/{name}")
             filled = 0 if layout is None or table is None else -width % 4  # columns that kernels wanted beside
             if table is None or tuple(table.shape) not in ((rows, width), (rows, width + filled)):
@@ -60,7 +59,9 @@ def fill_tables(
                     f"{source} should hold a table of {[rows, width]} for column {name}; it has {found}.",
                     "The run was changed, or its schema.json is of other data. Train again.",
                 )
-            stack[start : start + rows].copy_(table[:, :width])
+        stack = torch.empty((row_map.total, width), device=device)
+        for name, start, rows in zip(row_map.names, row_map.starts, row_map.rows):
+            stack[start : start + rows].copy_(tensors[f"embeddings/weights/{name}"][:, :width])
         return stack, row_map
 
     if layout is None:

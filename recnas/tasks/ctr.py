@@ -140,7 +140,7 @@ class CtrTask(Task):
             return TrainingEvaluator(work, config.seed)
         if config.evaluator == "shared-weights":
             folder = run.path / WARMUP
-            supernet, embeddings, _, _ = load_warmed(folder)
+            supernet, embeddings, _, _ = load_warmed(folder, self._warmup_config())
             frozen = SharedWeightsEvaluator.freeze(
                 folder / "frozen", supernet, embeddings, {"data": self.data.fingerprint}
             )
@@ -151,7 +151,7 @@ class CtrTask(Task):
 
     def _by_proxies(self, run: RunDir, settings: ScoreSettings) -> ProxyEvaluator:
         folder = run.path / WARMUP
-        supernet, embeddings, _, _ = load_warmed(folder)
+        supernet, embeddings, _, _ = load_warmed(folder, self._warmup_config())
         made_from = {
             "data": self.data.fingerprint,
             "supernet": supernet.describe(),

@@ -36,10 +36,11 @@ class BestState:
         assert watch.best is not None
         if watch.best.step == self.trainer.step:
             return
-        watched = watch.state()
+        watched, curve = watch.state(), self.trainer.curve
         tensors, facts = self._held or self._saved(watch.best.step)
         self.trainer.load(tensors, facts)
         watch.load(watched)
+        self.trainer.curve = curve
 
     def _saved(self, step: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
         if not current_ranks().first or self.folder is None:

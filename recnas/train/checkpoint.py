@@ -7,7 +7,8 @@
     saved = load_latest(run.checkpoints, made_from={"data": fingerprint})      # None if there is none
 
 A checkpoint is written under a hidden name, flushed to disk, and renamed; older ones are removed only after
-that. A crash at any moment leaves the previous one, and `latest` skips what is damaged. One process writes
+that. A crash at any moment leaves the previous one. So a checkpoint that does not verify was damaged later: it is an
+error that names it, as is one that cannot be read; only where there is none at all, there is None. One process writes
 (the run directory's lock sees to it). The tensor file is written piece by piece from live memory, because
 copying tables of several gigabytes first would double them; the library's own writer also refuses views and
 tensors that share memory.
@@ -26,11 +27,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from recnas.errors import RunError
-from recnas.runs.folder import fsync_folder, write_atomic, write_json
+from recnas.files import fsync_folder, machine_fault, read_json, sha256_file, write_atomic, write_json
+from recnas.runs.identity import differences
 
 FORMAT = 1
 TENSORS, STATE = "tensors.safetensors", "state.json"
@@ -93,7 +95,7 @@ def save(
         shutil.rmtree(part, ignore_errors=True)
         raise
     fsync_folder(folder)
-    steps = [(_step(found), found) for found in _candidates(folder)]
+    steps = [(_step(found), found) for found in candidates(folder)]
     current = [found for number, found in steps if number <= step]
     for old in [*(found for number, found in steps if number > step), *current[max(1, keep) :]]:
         _remove(old)
@@ -101,17 +103,22 @@ def save(
 
 
 def latest(folder: Path) -> Path | None:
-    """The newest whole checkpoint, or None. Reads its files once to compare checksums."""
-    found = _newest_whole(folder)
-    return found[0] if found else None
+    """The newest checkpoint, unverified, or None."""
+    return next(iter(candidates(folder)), None)
 
 
 def load_latest(
     folder: Path, made_from: Mapping[str, Any] | None = None, device: torch.device | str = "cpu"
 ) -> Checkpoint | None:
-    """`load` of the newest whole checkpoint, or None; an unfitting one is refused, not skipped."""
-    found = _newest_whole(folder)
-    return _open(*found, made_from, device) if found else None
+    """`load` of the newest checkpoint, or None if there is none; one that is damaged or unfitting is refused, not skipped."""
+    path = latest(folder)
+    return load(path, made_from, device) if path is not None else None
+
+
+def keep_newest(folder: Path) -> None:
+    """Remove older checkpoints, where a crash came between writing the last one and that."""
+    for old in candidates(folder)[1:]:
+        _remove(old)
 
 
 def load(path: Path, made_from: Mapping[str, Any] | None = None, device: torch.device | str = "cpu") -> Checkpoint:
@@ -127,18 +134,18 @@ def _open(
     path: Path, state: dict[str, Any], made_from: Mapping[str, Any] | None, device: torch.device | str
 ) -> Checkpoint:
     wanted = json.loads(json.dumps(dict(made_from or {})))
-    different = [
-        f"{name} was {_short(state['made_from'].get(name))}, now {_short(value)}"
-        for name, value in wanted.items()
-        if state["made_from"].get(name) != value
-    ]
-    if different:
+    if different := differences(state["made_from"], wanted):
         raise RunError(
             f"{path} was made from something else: {'; '.join(different)}.",
             "Continue with what the run was started with, or start a new run directory.",
         )
-    with safe_open(path / TENSORS, framework="pt", device=str(device)) as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    try:
+        with safe_open(path / TENSORS, framework="pt", device=str(device)) as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except SafetensorError as error:
+        if machine_fault(error) is not None:
+            raise
+        raise RunError(f"{path / TENSORS} is not what recnas writes: {error}.", "Train again.") from None
     return Checkpoint(path, int(state["step"]), tensors, state["facts"], state["made_from"])
 
 
@@ -180,40 +187,45 @@ def _pieces_of(tensors: Mapping[str, Tensor]) -> Iterator[Any]:
 def _read_state(path: Path) -> dict[str, Any]:
     """`state.json` of a whole checkpoint; `RunError` for anything less."""
     try:
-        state = json.loads((path / STATE).read_text())
+        state = read_json(path / STATE)
         if state["format"] != FORMAT:
             raise RunError(f"{path} has checkpoint format {state['format']}; this version reads {FORMAT}.")
         if state.pop("sha256") != _checksum(state):
             raise ValueError("the checksum of state.json differs")
         if (path / TENSORS).stat().st_size != state["tensor_bytes"]:
             raise ValueError(f"{TENSORS} was cut short")
-        with open(path / TENSORS, "rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != state["tensor_sha256"]:
-                raise ValueError(f"the checksum of {TENSORS} differs")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunError(f"{path} is not a whole checkpoint: {error}.", "Use an earlier checkpoint.") from None
+        if sha256_file(path / TENSORS) != state["tensor_sha256"]:
+            raise ValueError(f"the checksum of {TENSORS} differs")
+        check_facts(state)
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError) as error:
+        # Not an OSError of another kind: what cannot be read now may be whole.
+        raise RunError(
+            f"{path} is damaged: {error}.",
+            f"Restore it, or take what does not verify out, so that the run goes on from before it: recnas repair {path.parent}",
+        ) from None
     return state
+
+
+def check_whole(path: Path) -> None:
+    """Read all of a checkpoint.
+
+    Raises:
+        RunError: it is damaged.
+    """
+    _read_state(path)
+
+
+def check_facts(state: Mapping[str, Any]) -> None:
+    """A checksum says that the file is as it was written, not that recnas wrote it."""
+    if not isinstance(state["step"], int) or not all(isinstance(state[part], dict) for part in ("facts", "made_from")):
+        raise ValueError("state.json is not what recnas writes")
 
 
 def _checksum(state: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 300 else f"{text[:300]}..."
-
-
-def _newest_whole(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    for path in _candidates(folder):
-        try:
-            return path, _read_state(path)
-        except RunError:
-            continue
-    return None
-
-
-def _candidates(folder: Path) -> list[Path]:
+def candidates(folder: Path) -> list[Path]:
     """Checkpoint folders, newest first, unverified."""
     if not folder.is_dir():
         return []
@@ -235,7 +247,7 @@ def _free_name(folder: Path, step: int) -> Path:
 
     The name sorts behind all of its step, also if the first of them is gone.
     """
-    taken = [_age(path)[1] for path in _candidates(folder) if _step(path) == step]
+    taken = [_age(path)[1] for path in candidates(folder) if _step(path) == step]
     return folder / (f"step-{step:06d}" + (f".{max(taken) + 1}" if taken else ""))
 
 

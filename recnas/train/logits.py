@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recnas.runs.folder import write_atomic
+from recnas.files import write_atomic
 
 
 def logits_path(folder: Path, split: str, seed: int) -> Path:

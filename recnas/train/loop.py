@@ -121,6 +121,7 @@ class Trainer:
     Attributes:
         watch: looks at validation meanwhile; None for a training that does not.
         average: running mean of every weight by name, if settings.average is set (tables are not averaged).
+        curve: steps and mean training losses up to them, every so many steps (see `train_with_checkpoints`).
         ended: nothing is left to train; with a watch the weights are then those of the best check.
     """
 
@@ -149,7 +150,8 @@ class Trainer:
             self.average = {name: tensor.detach().clone() for name, tensor in trainee.storages.items()}
         self.ended = False
         self.step = 0
-        self.loss_sum = 0.0  # since the last report
+        self.curve: list[tuple[int, float]] = []
+        self.loss_sum = 0.0  # since its last point
         self.loss_steps = 0
         self.autocast = _autocast(settings, device)
 
@@ -290,6 +292,7 @@ class Trainer:
             "optimizer_steps": self.optimizer.state_dict().get("steps", {}),
             "table_steps": self.embeddings.steps,
             "ended": self.ended,
+            "curve": self.curve,
             "watch": self.watch.state() if self.watch is not None else None,
         }
 
@@ -324,6 +327,7 @@ class Trainer:
         self.step = int(facts["step"])
         self.embeddings.set_steps(int(facts["table_steps"]))
         self.ended = bool(facts["ended"])
+        self.curve = [(int(step), float(loss)) for step, loss in facts["curve"]]
         if self.watch is not None and facts["watch"] is not None:
             self.watch.load(facts["watch"])
         self.loss_sum, self.loss_steps = float(facts["loss_sum"]), int(facts["loss_steps"])

@@ -25,9 +25,10 @@ from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
 from recnas.runs.records import Metrics
 from recnas.space.nasrec.layers import NetShape
+from recnas.stopping import asked, stop, waiting_for_checks
 from recnas.threads import computing_with, settle_threads
 from recnas.train.best_state import BestState, look_at_the_end
-from recnas.train.checkpoint import load_latest, save
+from recnas.train.checkpoint import keep_newest, load_latest, save
 from recnas.train.distributed import RankTrainer, current_ranks
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import Pace, Trainee, Trainer
@@ -200,8 +201,7 @@ def train_with_checkpoints(
     made_from: dict[str, Any],
     progress: Progress,
     name: str,
-    on_report: Callable[[int, float | None], None] | None = None,
-    report_steps: int = 100,
+    point_steps: int | None = None,
     last: bool = True,
     until: int | None = None,
     end: bool = False,
@@ -216,6 +216,7 @@ def train_with_checkpoints(
     Of several processes the first reads and writes; the others hand it their tables.
 
     Args:
+        point_steps: a point of the curve of training losses every so many steps; None: no curve.
         until: stop after so many steps with a checkpoint, from which another call goes on as if it had not stopped.
         end: what `until` says is the end: the training closes there, like one that has run its course.
         looks: steps after which `look` is called, which must change nothing.
@@ -226,6 +227,8 @@ def train_with_checkpoints(
     if start is not None:
         trainer.load(saved.tensors if saved is not None else {}, saved.facts if saved is not None else {})
     if trainer.ended:
+        if ranks.first and folder is not None:
+            keep_newest(folder)
         return
     best = BestState(trainer, None if folder is None else folder / "best", made_from)
     pace = Pace(trainer.settings.checkpoint_seconds)
@@ -235,8 +238,8 @@ def train_with_checkpoints(
 
     def on_step(trainer: Trainer, loss: float) -> None:
         progress.advance(batch, note=f"loss {loss:.4f}")
-        if trainer.step % report_steps == 0 and on_report is not None:
-            on_report(trainer.step, trainer.take_mean_loss())
+        if point_steps is not None and trainer.step % point_steps == 0:
+            trainer.curve.append((trainer.step, trainer.take_mean_loss() or 0.0))
         if trainer.watch is not None and trainer.watch.due(trainer.step):
             with trainer.averaged():
                 improved = trainer.watch.look(trainer.step)
@@ -245,15 +248,19 @@ def train_with_checkpoints(
             trainer.ended = trainer.watch.stopped
         if look is not None and trainer.step in looks:
             look()
-        if ranks.share(pace.due()) and trainer.step < trainer.total_steps and not trainer.ended:
+        stopped = asked() is not None and not ranks.several
+        if (stopped or ranks.share(pace.due())) and trainer.step < trainer.total_steps and not trainer.ended:
             keep(2)
+        if stopped:
+            stop()
 
     def keep(number: int) -> None:
         tensors = trainer.tensors()
         if ranks.first and folder is not None:
             save(folder, trainer.step, tensors, trainer.facts(), made_from, keep=number)
 
-    trainer.run(on_step, until)
+    with waiting_for_checks():
+        trainer.run(on_step, until)
     if not trainer.ended and trainer.step < trainer.total_steps:
         if not end:
             if trainer.step != start:

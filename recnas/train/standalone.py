@@ -23,9 +23,10 @@ from typing import Any
 import torch
 
 from recnas.data.prepared import PreparedData
+from recnas.files import write_json, write_text
 from recnas.model.nasrec.subnet import new_subnet
 from recnas.progress import Progress
-from recnas.runs.folder import RunDir, write_json
+from recnas.runs.folder import RunDir
 from recnas.runs.layout import RESULT
 from recnas.runs.records import Metrics, SeedTraining, read_lines
 from recnas.runs.results import Spread, TrainResult
@@ -85,7 +86,7 @@ def train(
     }
     with written_run(out, "train", data, settings.threads, **facts) as run:
         if ranks.first:
-            (run.path / "arch.json").write_text(dump_arch(arch))
+            write_text(run.path / "arch.json", dump_arch(arch))
             write_json(run.path / "schema.json", data.schema.to_dict())
         done = ranks.share(_finished(run) if ranks.first else {})
         for seed in range(first_seed, first_seed + seeds):
@@ -133,14 +134,13 @@ def _train_one(
     if on == "train":
         watch_validation(trainer, network, data)
     started = time.monotonic()
-    curve: list[tuple[int, float]] = []
     train_with_checkpoints(
         trainer,
         run.path / f"seed-{seed}",
-        {"data": data.fingerprint, "arch": arch.key, "on": on},
+        {"data": data.fingerprint, "arch": arch.key, "seed": seed, "on": on},
         progress,
         f"train seed {seed}",
-        on_report=lambda step, loss: curve.append((step, loss or 0.0)),
+        point_steps=100,
     )
     seconds = time.monotonic() - started
     metrics: dict[str, Metrics] = {}
@@ -164,7 +164,7 @@ def _train_one(
         seed=seed,
         steps=trainer.trained_steps,
         seconds=seconds,
-        train_curve=curve,
+        train_curve=trainer.curve,
         **watched(trainer),
         **metrics,
     )

@@ -16,11 +16,13 @@ from typing import Any
 import torch
 
 from recnas.data.prepared import PreparedData
+from recnas.errors import RunError
+from recnas.files import write_json
 from recnas.model.embeddings import Embeddings
 from recnas.model.nasrec.init import HEAD_START
 from recnas.model.nasrec.supernet import Supernet
 from recnas.progress import Progress
-from recnas.runs.folder import RunDir, write_json
+from recnas.runs.folder import RunDir
 from recnas.runs.layout import RESULT
 from recnas.runs.records import CheckedSubnet, read_lines
 from recnas.runs.results import SubnetLosses, WarmupResult
@@ -28,7 +30,7 @@ from recnas.seeds import stream
 from recnas.space.nasrec.json import to_dict
 from recnas.space.nasrec.plan import HEAD_WEIGHT
 from recnas.space.settings import make_ctr_space
-from recnas.train.checkpoint import load_latest
+from recnas.train.checkpoint import Checkpoint, load_latest
 from recnas.train.distributed import current_ranks
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import SupernetPaths
@@ -146,11 +148,24 @@ def _check(
     return losses
 
 
-def load_warmed(out: Path | str) -> tuple[Supernet, Embeddings, PreparedData, WarmupConfig]:
-    """A warmed supernet and its tables, for scoring. Refused if the data were prepared anew since."""
+def load_warmed(
+    out: Path | str, asked: WarmupConfig | None = None
+) -> tuple[Supernet, Embeddings, PreparedData, WarmupConfig]:
+    """A warmed supernet and its tables, for scoring. Refused if the data were prepared anew since.
+
+    Args:
+        asked: what it must have been warmed up with; None takes any.
+
+    Raises:
+        RunError: the final weights are not there, or not whole: never are others taken in their place.
+    """
     run = RunDir.open(out)
     manifest = run.manifest()
     run.check("warmup")
+    if asked is not None:
+        wanted = asked.model_dump(mode="json")
+        wanted["supernet"]["threads"] = manifest["config"]["supernet"]["threads"]  # settled when the run was made
+        run.check("warmup", config=wanted)
     data = PreparedData.open(run.data_path())
     run.check("warmup", data={"path": str(data.path), "fingerprint": data.fingerprint})
     config = WarmupConfig.model_validate(manifest["config"] | {"data": str(data.path)})
@@ -161,15 +176,36 @@ def load_warmed(out: Path | str) -> tuple[Supernet, Embeddings, PreparedData, Wa
         torch.Generator().manual_seed(config.seed),
     ).to(device)
     embeddings = make_tables(data.schema, config.supernet, config.seed, device, supernet)
-    saved = load_latest(run.path / "supernet", _made_from(data, supernet))
-    if saved is not None:
-        storages = supernet.storages
-        with torch.no_grad():
-            for name, storage in storages.items():
-                storage.copy_(saved.tensors[f"network/{name}"])
-        state = {
+    if round(config.warmup.data_share * data.rows("train")):  # else the weights are those that were drawn
+        _take_weights(_final(run.path, _made_from(data, supernet)), supernet, embeddings)
+    return supernet, embeddings, data, config
+
+
+def _final(run: Path, made_from: dict[str, Any]) -> Checkpoint:
+    """The checkpoint of a warm-up that ended."""
+    folder = run / "supernet"
+    saved = load_latest(folder, made_from)
+    if saved is None or saved.step < saved.facts["total_steps"]:
+        found = (
+            "there is none" if saved is None else f"it stops at step {saved.step:,} of {saved.facts['total_steps']:,}"
+        )
+        unfinished = not (run / RESULT).exists()
+        raise RunError(
+            f"{folder} should hold the warmed weights, but {found}.",
+            f"The warm-up is not finished: repeat the command that began it ({run})."
+            if unfinished
+            else f"Files were removed. Restore them, or let the warm-up be done again: recnas repair {run}",
+        )
+    return saved
+
+
+@torch.no_grad()
+def _take_weights(saved: Checkpoint, supernet: Supernet, embeddings: Embeddings) -> None:
+    for name, storage in supernet.storages.items():
+        storage.copy_(saved.tensors[f"network/{name}"])
+    embeddings.load_state_dict(
+        {
             part: {name: saved.tensors[f"embeddings/{part}/{name}"] for name in tables}
             for part, tables in embeddings.state_dict().items()
         }
-        embeddings.load_state_dict(state)
-    return supernet, embeddings, data, config
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from recnas.config import check_settings
+from recnas.runs.ledger import Ledger
 from recnas.tasks.settings import CtrSearchConfig
 
 
@@ -29,7 +30,7 @@ def as_yaml(config: CtrSearchConfig, path: Path) -> Path:
 
 def what_counts(run: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Ledger and result without what a clock says or how many workers there were."""
-    lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    lines = Ledger(run / "ledger.jsonl").read()
     lines = [line for line in lines if line["event"] != "begin"]  # one more for every interruption
     for line in lines:
         line.pop("seconds", None)

@@ -16,8 +16,10 @@ from recnas.data.prepare.prepare import prepare
 from recnas.data.synthetic import generate
 from recnas.engines.execution import Execution
 from recnas.errors import RunError
+from recnas.files import write_json
 from recnas.jobs.compare import compare
-from recnas.runs.folder import RunDir, write_json
+from recnas.runs.folder import RunDir
+from recnas.runs.ledger import Ledger
 from recnas.runs.search_result import Budget, SearchResult, Winner
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
@@ -43,7 +45,7 @@ def without_times(value):
 
 
 def events(run: Path) -> list[dict]:
-    return [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    return Ledger(run / "ledger.jsonl").read()
 
 
 def test_board_from_end_to_end(criteo_data, arch_file: Path, tmp_path: Path, capsys):

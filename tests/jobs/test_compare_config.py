@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,14 @@ import yaml
 from recnas.cli.main import main
 from recnas.errors import ConfigError
 from recnas.jobs.compare import compare
+from recnas.runs.ledger import Ledger
 from recnas.train.settings import TrainSettings
 
 QUICK = TrainSettings(epochs=0.2, batch_size=256, lr=0.03, embeddings={"width": 4})
 
 
 def events(run: Path, kind: str, model: str | None = None) -> list[dict]:
-    lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    lines = Ledger(run / "ledger.jsonl").read()
     return [line for line in lines if line["event"] == kind and model in (None, line["id"])]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from recnas.cli.main import main
 from recnas.model.nasrec.subnet import Subnet
 from recnas.model.nasrec.supernet import Supernet
+from recnas.runs.ledger import Ledger
 from recnas.runs.records import read_lines
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.layers import NetShape
@@ -39,7 +39,7 @@ def finished(criteo_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_search_uses_the_operator(finished: Path):
-    lines = read_lines("search", map(json.loads, (finished / "ledger.jsonl").read_text().splitlines()), "the ledger")
+    lines = read_lines("search", Ledger(finished / "ledger.jsonl").read(), "the ledger")
     used = {
         op for line in lines if line.event == "candidate" for block in line.arch["blocks"] for op in block["dense_ops"]
     }

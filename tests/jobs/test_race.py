@@ -18,6 +18,7 @@ from recnas.engines.execution import Execution
 from recnas.errors import ConfigError, RunError
 from recnas.evaluators.race import RungDone, RungRequest, RungWork
 from recnas.jobs.search import search
+from recnas.runs.ledger import Ledger
 from recnas.runs.read import read_run
 from recnas.runs.records import Entrant, RungTraining, Trained, Versus
 from recnas.serve.load import load_trained
@@ -54,7 +55,7 @@ def beaten(short_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def lines_of(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    return Ledger(run / "ledger.jsonl").read()
 
 
 def test_seeds_are_proposed_first_and_enter_the_race(finished: Path):

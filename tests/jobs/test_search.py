@@ -17,6 +17,8 @@ from recnas.jobs.search import search
 from recnas.progress import Progress
 from recnas.proxies.engine import passes_of
 from recnas.proxies.registry import get_proxies
+from recnas.runs.checks import with_check
+from recnas.runs.ledger import Ledger
 from recnas.space.nasrec.json import load_arch
 from recnas.tasks.forecast import Forecast, Phase, check_fits, forecast
 from tests.jobs.search_helpers import as_yaml, small_search, what_counts
@@ -31,7 +33,7 @@ def finished(criteo_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_search_leaves_everything_behind(finished: Path, criteo_data):
     result = json.loads((finished / "result.json").read_text())
-    lines = [json.loads(line) for line in (finished / "ledger.jsonl").read_text().splitlines()]
+    lines = Ledger(finished / "ledger.jsonl").read()
     candidates = [line for line in lines if line["event"] == "candidate"]
     trained = [line for line in lines if line["event"] == "trained"]
     assert len(candidates) == 6 + 3 * 2 == result["budget"]["proposed"]
@@ -89,7 +91,7 @@ def test_the_python_api_mirrors_the_command(finished: Path):
 def test_several_objectives_give_a_front(criteo_data, tmp_path: Path):
     config = small_search(criteo_data.path, objectives={"sigeo": "max", "params": "min"}, limits={"params": 2e6})
     result = search(config, tmp_path / "front")
-    lines = [json.loads(line) for line in (tmp_path / "front" / "ledger.jsonl").read_text().splitlines()]
+    lines = Ledger(tmp_path / "front" / "ledger.jsonl").read()
     by_key = {line["key"]: line["values"] for line in lines if line["event"] == "candidate" and line.get("values")}
     for key in result.front:
         mine = by_key[key]
@@ -156,7 +158,9 @@ def test_a_run_of_other_settings_or_data_is_refused(finished: Path, criteo_data,
     (other / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
     with pytest.raises(RunError, match="another version of recnas"):
         search(small_search(criteo_data.path), other)
-    (other / "manifest.json").write_text(json.dumps({**manifest, "data": {"path": "x", "fingerprint": "y"}}))
+    (other / "manifest.json").write_text(
+        json.dumps(with_check({**manifest, "data": {"path": "x", "fingerprint": "y"}}))
+    )
     with pytest.raises(RunError, match="the data were x"):
         search(small_search(criteo_data.path), other)
 
@@ -226,7 +230,7 @@ def test_the_best_that_progress_shows_never_falls(criteo_data, tmp_path: Path):
     config = small_search(criteo_data.path, objectives={"sigeo": "max", "params": "min"})
     search(config, tmp_path / "run", Execution(progress=Progress(said, plain_seconds=0)))
     shown = [float(line.rsplit("best sigeo ", 1)[1]) for line in said.getvalue().splitlines() if "best sigeo " in line]
-    lines = [json.loads(line) for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
+    lines = Ledger(tmp_path / "run" / "ledger.jsonl").read()
     scores = [line["values"]["sigeo"] for line in lines if line.get("event") == "candidate" and line.get("values")]
     assert len(shown) >= len(scores)
     assert shown == sorted(shown)

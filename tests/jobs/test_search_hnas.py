@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from recnas.config import check_settings
 from recnas.errors import ConfigError
 from recnas.jobs.search import search
+from recnas.runs.ledger import Ledger
 from recnas.searchers.hnas import guarantee
 from recnas.tasks.forecast import forecast
 from recnas.tasks.settings import CtrSearchConfig
@@ -36,7 +36,7 @@ def finished(criteo_data, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_queries_are_the_best_of_a_scored_pool_and_are_trained(finished: Path):
     lines, result = what_counts(finished)
     candidates = [line for line in lines if line["event"] == "candidate"]
-    pool = {line["key"]: line for line in map(json.loads, (finished / "pool.jsonl").read_text().splitlines())}
+    pool = {line["key"]: line for line in Ledger(finished / "pool.jsonl").read()}
     assert len(candidates) == 5
     assert {line["key"] for line in candidates} <= set(pool)
     first = candidates[0]["facts"]
@@ -70,7 +70,7 @@ def test_a_ranker_of_the_pool_works_too(criteo_data, tmp_path: Path):
         "final": {"candidates": 1, "rows": 1000},
     }
     search(small_search(criteo_data.path, **top), tmp_path / "run")
-    pool = [json.loads(line) for line in (tmp_path / "run" / "pool.jsonl").read_text().splitlines()]
+    pool = Ledger(tmp_path / "run" / "pool.jsonl").read()
     best = max(
         pool,
         key=lambda line: line["scores"]["naswot"]["value"] if "reason" not in line["scores"]["naswot"] else -np.inf,

@@ -18,6 +18,7 @@ from recnas.evaluators.images import ImageTrainWork
 from recnas.evaluators.training import TrainRequest
 from recnas.jobs.search import search as run_search
 from recnas.resources import resource_dir
+from recnas.runs.ledger import Ledger
 from recnas.space.registry import get_space
 from recnas.space.settings import SpaceSettings
 from recnas.tasks.registry import load_search
@@ -48,7 +49,7 @@ def config(name="darts", seed=0, search=None, **more) -> ImageSearchConfig:
 
 def told(run):
     """The ledger without what a clock says."""
-    lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    lines = Ledger(run / "ledger.jsonl").read()
     return [
         {k: v for k, v in line.items() if k not in ("seconds", "workers")} for line in lines if line["event"] != "begin"
     ]

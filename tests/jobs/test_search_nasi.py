@@ -15,6 +15,7 @@ from recnas.config import check_settings
 from recnas.errors import ConfigError, RunError
 from recnas.jobs.search import search as search_nasi
 from recnas.resources import resource_dir
+from recnas.runs.checks import with_check
 from recnas.runs.folder import RunDir
 from recnas.searchers.gradient.nasi import objective
 from recnas.space.nasbench201 import Nb201Space
@@ -128,7 +129,7 @@ def test_other_settings_or_images_are_refused(tmp_path):
         search_nasi(config("nasbench201", nu=2.0), tmp_path)
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     manifest["images"]["fingerprint"] = "0"
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "manifest.json").write_text(json.dumps(with_check(manifest)))
     with pytest.raises(RunError, match=r"images\.fingerprint is another one"):
         search_nasi(config("nasbench201", nu=1.0), tmp_path)
     with pytest.raises(ConfigError, match="no supernet of this space"):

@@ -22,6 +22,7 @@ from recnas.jobs.score_cells import sample_cells
 from recnas.jobs.search import search, search_task
 from recnas.progress import Progress
 from recnas.resources import resource_dir
+from recnas.runs.ledger import Ledger
 from recnas.space.nasbench201 import Nb201Space
 from recnas.space.nasbench201.key import key
 from recnas.space.nasbench201.skeleton import count
@@ -76,7 +77,7 @@ def search_table(config, out, table=None):
 
 
 def ledger(run: Path) -> list[dict]:
-    lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    lines = Ledger(run / "ledger.jsonl").read()
     return [line for line in lines if line["event"] == "candidate"]
 
 
@@ -213,7 +214,7 @@ def test_scoring_packing_and_correlating_are_one_chain(tables, table, tmp_path, 
         "naswot@3",
     }
     np.testing.assert_allclose(scores.columns["knas_root@2"] ** 2, scores.columns["knas@2"])
-    lines = [json.loads(line) for line in (tmp_path / "c3" / "ledger.jsonl").read_text().splitlines()]
+    lines = Ledger(tmp_path / "c3" / "ledger.jsonl").read()
     for line in lines:  # a degenerate network is a gap, any other is its score
         value = scores.columns["ntk_trace@3"][scores.keys.index(line["key"])]
         score = line["scores"]["ntk_trace"]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from recnas.runs.ledger import Ledger
 from recnas.baselines.base import InputShape
 from recnas.baselines.encoded import encode
 from recnas.cli.main import main
@@ -64,7 +65,7 @@ def test_a_search_trades_memory_of_tables(criteo_data, tmp_path: Path):
         )
         == 0
     )
-    lines = [json.loads(line) for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
+    lines = Ledger(tmp_path / "run" / "ledger.jsonl").read()
     candidates = [line for line in lines if line["event"] == "candidate"]
     assert len(candidates) == 12
     assert all(line["cost"]["embedding_mb"] <= limit for line in candidates)

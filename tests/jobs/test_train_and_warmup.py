@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +11,16 @@ import torch
 
 from recnas.cli.main import main
 from recnas.errors import RunError
+from recnas.runs.checks import with_check
+from recnas.runs.folder import RunDir
+from recnas.runs.ledger import Ledger
 from recnas.seeds import stream
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
+from recnas.train import checkpoint
+from recnas.train.checkpoint import load, save
 from recnas.train.evaluate import evaluate
+from recnas.train.settings import WarmupConfig
 from recnas.train.warmup import load_warmed
 
 
@@ -85,7 +93,7 @@ def warm(criteo_data, tmp_path_factory) -> Path:
 def test_a_warmed_supernet_loads_with_the_weights_it_was_checked_with(warm: Path):
     torch.set_num_threads(1)
     supernet, embeddings, data, config = load_warmed(warm)
-    events = [json.loads(line) for line in (warm / "ledger.jsonl").read_text().splitlines()]
+    events = Ledger(warm / "ledger.jsonl").read()
     assert len(events) == 3
     rng = stream(config.seed, "warmup-check")
     for event in events:
@@ -93,6 +101,49 @@ def test_a_warmed_supernet_loads_with_the_weights_it_was_checked_with(warm: Path
         assert arch.shared_key == event["key"]
         found = evaluate(supernet.candidate(arch), embeddings, data, "valid", rows=1000)
         assert found["logloss"] == pytest.approx(event["valid"]["logloss"], rel=1e-6)
+
+
+def test_weights_that_are_not_those_of_the_warm_up_are_never_used(
+    warm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Random ones in their place would score every candidate, and end with exit code 0."""
+    load_warmed(warm)
+    for how in ("gone", "flipped", "unfinished", "unreadable", "another"):
+        copy = tmp_path / how
+        shutil.copytree(warm, copy)
+        (step,) = (copy / "supernet").glob("step-*")
+        tensors = step / "tensors.safetensors"
+        asked = None
+        if how == "gone":
+            shutil.rmtree(copy / "supernet")
+        elif how == "flipped":
+            data = bytearray(tensors.read_bytes())
+            data[-9] ^= 4
+            tensors.write_bytes(data)
+        elif how == "unfinished":
+            saved = load(step)
+            save(copy / "supernet", 1, saved.tensors, saved.facts | {"step": 1}, saved.made_from)
+        elif how == "another":
+            config = WarmupConfig.model_validate(RunDir.open(copy).manifest()["config"])
+            asked = config.model_copy(update={"seed": config.seed + 1})
+            load_warmed(copy, config)
+        with monkeypatch.context() as patch:
+            if how == "unreadable":
+                patch.setattr(checkpoint, "sha256_file", input_output_error)
+            with pytest.raises((RunError, OSError)) as caught:
+                load_warmed(copy, asked)
+        said = {
+            "gone": "should hold the warmed weights, but there is none",
+            "flipped": "is damaged",
+            "unfinished": "it stops at step 1 of",
+            "unreadable": "Input/output error",
+            "another": "seed was",
+        }
+        assert said[how] in str(caught.value)
+
+
+def input_output_error(path: Path) -> str:
+    raise OSError(errno.EIO, "Input/output error", str(path))
 
 
 def test_zero_share_is_the_initial_supernet(criteo_data, tmp_path: Path):
@@ -119,13 +170,11 @@ def test_zero_share_is_the_initial_supernet(criteo_data, tmp_path: Path):
 
 
 def test_a_supernet_of_other_data_is_refused(warm: Path, tmp_path: Path):
-    import shutil
-
     copy = tmp_path / "copy"
     shutil.copytree(warm, copy)
     manifest = json.loads((copy / "manifest.json").read_text())
     manifest["data"]["fingerprint"] = "0" * 64
-    (copy / "manifest.json").write_text(json.dumps(manifest))
+    (copy / "manifest.json").write_text(json.dumps(with_check(manifest)))
     with pytest.raises(RunError, match="fingerprint"):
         load_warmed(copy)
 
@@ -154,7 +203,7 @@ def test_a_training_that_was_stopped_early_reads_back_whole(criteo_data, arch_fi
     run = tmp_path / "run"
     options = ["epochs=1", "batch_size=1024", "lr=0.03", "stop.patience=1", "stop.checks=2"]
     assert main(["train", str(arch_file), "--data", str(criteo_data.path), "--out", str(run), "--quiet", *options]) == 0
-    (line,) = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    (line,) = Ledger(run / "ledger.jsonl").read()
     (training,) = read_run(run).winner_trainings
     assert training.to_json() == line
     assert training.best_epoch == line["best_epoch"]

@@ -6,7 +6,6 @@ RECNAS_KILLS sets how many kills (default 3).
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -20,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 
+from recnas.runs.ledger import Ledger
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
 from recnas.train.checkpoint import load_latest
@@ -67,7 +67,7 @@ def assert_same_weights(first: Path, second: Path) -> None:
     assert one is not None
     assert two is not None
     assert one.step == two.step
-    lines = [json.loads((run / "ledger.jsonl").read_text()) for run in (first, second)]
+    lines = [Ledger(run / "ledger.jsonl").read()[0] for run in (first, second)]
     for fact in ("best_epoch", "checks", "steps", "valid", "test"):
         assert lines[0].get(fact) == lines[1].get(fact), fact
     assert one.tensors.keys() == two.tensors.keys()

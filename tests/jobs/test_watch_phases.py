@@ -24,6 +24,7 @@ from recnas.proxies.registry import get_proxies
 from recnas.report.content import Report, make_report
 from recnas.report.state import state_of
 from recnas.report.write import write_report
+from recnas.runs.ledger import Ledger
 from recnas.space.nasbench201 import Nb201Space
 from recnas.tasks.registry import config_class
 
@@ -176,7 +177,7 @@ def test_the_report_says_whether_there_is_a_verdict(runs: Runs):
 def test_finalists_are_in_the_report(runs: Runs):
     """Half-way those that are trained, at the end all; judged by the metric of the task."""
     for run in (runs.half, runs.whole):
-        lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+        lines = Ledger(run / "ledger.jsonl").read()
         metric = "logloss" if runs.name == "ctr" else "accuracy"
         losses: dict[str, list[float]] = {}
         for line in lines:

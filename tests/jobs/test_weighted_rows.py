@@ -13,6 +13,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from recnas.cli.main import main
 from recnas.data.prepared import PreparedData
 from recnas.jobs.search import search
+from recnas.runs.ledger import Ledger
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import dump_arch
 from tests.jobs.search_helpers import small_search
@@ -119,7 +120,7 @@ def test_rows_to_be_predicted_need_no_weights_and_bad_ones_only_count_in_no_figu
 def test_importance_is_of_weighted_rows(trained: Path, data: PreparedData, capsys):
     assert main(["importance", str(trained), "--repeats", "1", "--json", "--quiet"]) == 0
     found = json.loads(capsys.readouterr().out)
-    (line,) = (json.loads(text) for text in (trained / "ledger.jsonl").read_text().splitlines())
+    (line,) = Ledger(trained / "ledger.jsonl").read()
     assert found["rows"] == data.rows("valid")
     assert found["logloss"] == pytest.approx(line["valid"]["logloss"], rel=1e-5)
     assert found["auc"] == pytest.approx(line["valid"]["auc"], rel=1e-6)
@@ -144,6 +145,6 @@ def test_a_search_counts_weights(data: PreparedData, tmp_path: Path):
     run = tmp_path / "run"
     final = {"candidates": 1, "train": {"batch_size": 128, "epochs": 0.5, "stop": {"patience": 1, "checks": 2}}}
     search(small_search(data.path, final=final, score={"batches": 2, "batch_size": 64, "proxies": ["grad_norm"]}), run)
-    (line,) = (json.loads(text) for text in (run / "winner" / "ledger.jsonl").read_text().splitlines())
+    (line,) = Ledger(run / "winner" / "ledger.jsonl").read()
     label, weight = (np.asarray(data.array("test", name)) for name in ("label", "weight"))
     assert line["test"]["click_rate"] == pytest.approx(np.average(label, weights=weight))

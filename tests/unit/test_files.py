@@ -8,7 +8,7 @@ import pytest
 
 from recnas.cli.main import main
 from recnas.errors import RunError
-from recnas.files import machine_fault, make_folder, make_place
+from recnas.files import machine_fault, make_folder, make_place, read_json, write_text
 from recnas.runs.folder import FolderLock, RunDir
 
 
@@ -57,7 +57,48 @@ def test_only_faults_of_the_machine_are_taken_for_such():
     said = machine_fault(OSError(errno.ENOSPC, "No space left on device", "runs/a/ledger.jsonl"))
     assert said is not None
     assert "runs/a/ledger.jsonl: No space left on device" in said
+    for number in (errno.EIO, errno.EFBIG, errno.EMFILE, errno.EROFS, errno.ENOTDIR, errno.EISDIR):
+        assert os.strerror(number) in (machine_fault(OSError(number, "", "x")) or "")
     assert machine_fault(FileNotFoundError(errno.ENOENT, "No such file or directory", "x")) is None
+    assert machine_fault(ValueError("12 rows")) is None
+    assert machine_fault(RunError("[Errno 5]")) is None
+
+
+def test_faults_of_the_machine_are_found_in_what_libraries_say():
+    for said in (
+        "SafetensorError('Error while deserializing: I/O error: Input/output error (os error 5)')",
+        "[Errno 5] Error reading bytes from file. Detail: [errno 5] Input/output error",
+    ):
+        assert machine_fault(RuntimeError(said)) == (
+            "Input/output error. Nothing that was finished is lost; the same command continues once this is mended."
+        )
+    assert "Not enough memory: Unable to allocate 5 TiB" in (
+        machine_fault(MemoryError("Unable to allocate 5 TiB")) or ""
+    )
+
+
+def test_json_is_read_from_files_of_bounded_size_only(tmp_path: Path):
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(RunError, match="not a file that can be read"):
+        read_json(tmp_path / "fifo")
+    with pytest.raises(RunError, match="not a file that can be read"):
+        read_json(Path("/dev/zero"))
+    (tmp_path / "a").write_bytes(b"[1, 2, 3]")
+    with pytest.raises(RunError, match="has 9 bytes"):
+        read_json(tmp_path / "a", most=8)
+    for text in (b"\xff", b"[" * 200_000, b"[" + b"1" * 10_000 + b"]", b"[NaN]", b"[Infinity]"):
+        (tmp_path / "a").write_bytes(text)
+        with pytest.raises(ValueError):
+            read_json(tmp_path / "a")
+
+
+def test_a_write_replaces_a_link_and_leaves_alone_what_it_led_to(tmp_path: Path):
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "best.json").symlink_to(tmp_path / "victim")
+    write_text(tmp_path / "best.json", "new")
+    assert (tmp_path / "victim").read_text() == "mine"
+    assert (tmp_path / "best.json").read_text() == "new"
+    assert not (tmp_path / "best.json").is_symlink()
 
 
 def test_commands_say_it_too(criteo_data, tmp_path: Path, capsys):

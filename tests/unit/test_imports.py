@@ -13,8 +13,10 @@ PACKAGE = Path(__file__).parents[2] / "recnas"
 
 # A file imports only from rows above its own, from its own row's folder, and from nothing else of recnas.
 ROWS: list[tuple[str, ...]] = [
-    ("errors", "resources", "progress", "machine", "seeds"),
-    ("config", "files", "threads"),
+    ("names",),
+    ("errors", "resources", "progress", "machine", "seeds", "stopping"),
+    ("files", "yaml_text"),
+    ("config", "threads"),
     ("runs",),
     ("data.schema", "data.batch"),
     ("space",),
@@ -25,6 +27,7 @@ ROWS: list[tuple[str, ...]] = [
     ("evaluators",),
     ("bench",),
     ("tasks", "serve"),
+    ("trust",),
     ("jobs",),
     ("report",),
     ("cli",),

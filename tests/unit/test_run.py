@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recnas.errors import RunError
-from recnas.runs.folder import FolderLock, Ledger, RunDir, write_atomic
+from recnas.files import write_atomic
+from recnas.runs.folder import FolderLock, RunDir
 from recnas.runs.identity import data_facts
+from recnas.runs.ledger import Ledger
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5)), max_size=8), st.data())
@@ -32,11 +37,67 @@ def test_a_torn_last_line_is_dropped_and_the_rest_stays(tmp_path_factory, events
     assert Ledger(path).read() == [*events[:kept], {"after": 1}]
 
 
-def test_damage_in_the_middle_is_an_error(tmp_path: Path):
+def small_ledger(path: Path, lines: int = 4) -> bytes:
+    ledger = Ledger(path)
+    for number in range(lines):
+        ledger.append({"event": "candidate", "index": number, "value": 0.25 + number} if number else {})
+    ledger.close()
+    return path.read_bytes()
+
+
+def test_every_changed_byte_of_a_ledger_is_noticed(tmp_path: Path):
     path = tmp_path / "ledger.jsonl"
-    path.write_text('{"a":1}\nnot json\n{"b":2}\n')
-    with pytest.raises(RunError, match="line 2"):
+    whole = small_ledger(path)
+    for place in range(len(whole)):
+        for changed in (whole[place] ^ 1, whole[place] ^ 0x80, ord("\n"), ord("7")):
+            if changed == whole[place]:
+                continue
+            path.write_bytes(whole[:place] + bytes([changed]) + whole[place + 1 :])
+            if place == len(whole) - 1:  # without its end the last line was cut short
+                assert len(Ledger(path).read()) == 3
+                continue
+            with pytest.raises(RunError, match=r"was changed or damaged since[^$]*recnas repair"):
+                Ledger(path).read()
+
+
+@pytest.mark.parametrize(
+    "edit", [lambda a: [a[0], *a[2:]], lambda a: [a[1], a[0], *a[2:]], lambda a: [a[0], a[0], *a[1:]]]
+)
+def test_lines_taken_out_moved_or_doubled_are_noticed(tmp_path: Path, edit):
+    path = tmp_path / "ledger.jsonl"
+    lines = small_ledger(path).splitlines(keepends=True)
+    path.write_bytes(b"".join(edit(lines)))
+    with pytest.raises(RunError, match="line"):
         Ledger(path).read()
+
+
+def test_a_ledger_that_is_no_file_neither_hangs_nor_fills_memory(tmp_path: Path):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name in ("fifo", "zero"):
+        with pytest.raises(RunError, match="is not a file that can be read"):
+            Ledger(tmp_path / name).read()
+
+
+def test_a_line_that_does_not_fit_on_the_disk_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "ledger.jsonl"
+    whole, real, left = small_ledger(path), os.write, [10]
+
+    def full(handle: int, data) -> int:
+        if left[0] <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        left[0] -= 10
+        return real(handle, bytes(data)[:10])
+
+    ledger = Ledger(path)
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match=str(path)):
+        ledger.append({"event": "one that is too long"})
+    monkeypatch.setattr(os, "write", real)
+    ledger.append({"event": "after"})
+    ledger.close()
+    assert path.read_bytes().startswith(whole)
+    assert Ledger(path).read()[4:] == [{"event": "after"}]
 
 
 def test_nan_is_refused_in_the_ledger(tmp_path: Path):
@@ -69,10 +130,69 @@ def test_the_same_run_opens_again_and_another_is_refused(tmp_path: Path):
     (tmp_path / "r" / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
     with pytest.raises(RunError, match="another version"):
         RunDir.open(tmp_path / "r")
+    for other in ({**manifest, "seed": 2}, {**manifest, "more": 1}, {"format": 1, "kind": "train"}, [], "text"):
+        (tmp_path / "r" / "manifest.json").write_text(json.dumps(other))
+        with pytest.raises(RunError, match="is damaged or was changed"):
+            RunDir.open(tmp_path / "r")
+    (tmp_path / "r" / "manifest.json").write_text('{"format": 1, "x": ' + "[" * 100_000)
+    with pytest.raises(RunError, match="is damaged or was changed"):
+        RunDir.open(tmp_path / "r")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_text("")
     with pytest.raises(RunError, match="is not a recnas run"):
         RunDir.create(tmp_path / "other", "train")
+
+
+def test_of_two_that_begin_at_once_one_is_refused_or_both_are_the_same(tmp_path: Path):
+    """Neither ever runs under the other's manifest."""
+    for number in range(40):
+        barrier, seen = threading.Barrier(2), dict[int, object]()
+
+        def begin(seed: int, path=tmp_path / str(number), barrier=barrier, seen=seen) -> None:
+            barrier.wait()
+            try:
+                seen[seed] = RunDir.create(path, "train", seed=seed).manifest()["seed"]
+            except RunError as error:
+                seen[seed] = error
+
+        threads = [threading.Thread(target=begin, args=(seed,)) for seed in (1, 2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(isinstance(found, RunError) or found == seed for seed, found in seen.items()), seen
+        assert any(found == seed for seed, found in seen.items())
+
+
+@pytest.mark.parametrize("name", [".lock", "result.json", "seed-0"])
+def test_nothing_is_written_through_a_link(tmp_path: Path, name: str):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "elsewhere").mkdir()
+    RunDir.create(tmp_path / "run", "train")
+    (tmp_path / "run" / name).unlink(missing_ok=True)
+    (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere" if name == "seed-0" else victim)
+    with pytest.raises(RunError, match=r"is a link to .*[^$]*Remove it: rm"), RunDir(tmp_path / "run").locked():
+        pass
+    assert victim.read_text() == "mine"
+    os.mkfifo(tmp_path / "pipe.lock")
+    (tmp_path / "run" / name).unlink()
+    os.rename(tmp_path / "pipe.lock", tmp_path / "run" / ".lock")
+    with pytest.raises(RunError, match="is a pipe or a device"), RunDir(tmp_path / "run").locked():
+        pass
+
+
+def test_what_killed_writers_left_is_gone_when_the_next_one_begins(tmp_path: Path):
+    (tmp_path / "run" / "seed-0").mkdir(parents=True)
+    for left in (".manifest.json.part-0a1b2c", "seed-0/.x.part-12", "seed-0/.step-000001.old-77/tensors.safetensors"):
+        (tmp_path / "run" / left).parent.mkdir(exist_ok=True)
+        (tmp_path / "run" / left).write_text("half")
+    (tmp_path / "run" / "seed-0").rename(tmp_path / "kept")
+    RunDir.create(tmp_path / "run", "train")
+    (tmp_path / "kept").rename(tmp_path / "run" / "seed-0")
+    with RunDir(tmp_path / "run").locked():
+        pass
+    assert {path.name for path in (tmp_path / "run").rglob("*")} == {".lock", "manifest.json", "seed-0"}
 
 
 @pytest.mark.spawns
@@ -100,7 +220,7 @@ def test_an_error_closes_the_ledger(tmp_path: Path):
 
     with pytest.raises(ValueError, match="half-way"):
         half_way()
-    assert run.ledger._file is None
+    assert run.ledger._handle is None
     with run.locked():
         run.ledger.append({"event": "two"})
     assert [event["event"] for event in run.ledger.read()] == ["one", "two"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from recnas import seeds
 from recnas.jobs.bench import first_archs
+from recnas.runs.ledger import Ledger
 from recnas.searchers.evolution import Evolution
 from recnas.searchers.objective import Objectives
 from recnas.searchers.random_search import RandomSearch
@@ -103,7 +103,7 @@ def test_a_first_population_is_not_what_the_warm_up_looked_at(criteo_data, tmp_p
         }
     )
     warmup(config, tmp_path / "run")
-    lines = [json.loads(line) for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
+    lines = Ledger(tmp_path / "run" / "ledger.jsonl").read()
     space = NasrecSpace("nasrec-small", blocks=3)
     looked_at = {space.key(space.from_dict(line["arch"])) for line in lines}
     search = Evolution(space, GOALS, 5, EvolutionSettings(population=10, generations=1, children=1, tournament=2))

@@ -6,6 +6,7 @@ each other, so they are parsed by several threads and a finished one is never pa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
@@ -21,6 +22,9 @@ from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, rows_of_batch
 from recnas.data.raw.parse import Chunk, parse_rows, rows_of_text
 from recnas.data.raw.recipe import InputColumn, Recipe
 from recnas.data.raw.sources import Source, block_at, stream_blocks
+from recnas.errors import DataError
+
+MOST_LISTED = 20_000  # rejected rows of a chunk; all are counted
 
 
 class ChunkWriter:
@@ -45,20 +49,22 @@ class ChunkWriter:
 
     def finished(self, file: int, block: int) -> ArrayFile | None:
         """A chunk of an earlier attempt, if its bytes are all there."""
-        path = self.path(file, block)
-        if not path.exists():
+        try:
+            chunk = ArrayFile(self.path(file, block))
+        except (FileNotFoundError, DataError):
             return None
-        chunk = ArrayFile(path)
         return chunk if chunk.is_whole() else None
 
     def text_block(self, file: int, block: int, text: bytes) -> ArrayFile:
-        rows = rows_of_text(text, block == 0, self.columns, self.recipe, self.inputs)
+        rows = rows_of_text(text, block == 0, self.columns, self.recipe, self.inputs, most_bad=MOST_LISTED)
         if rows is None:
             return self._write(file, block, _empty_chunk(self.recipe))
-        return self._write(file, block, parse_rows(self.recipe, self.inputs, rows, self.sides))
+        return self._write(file, block, parse_rows(self.recipe, self.inputs, rows, self.sides, MOST_LISTED))
 
     def parquet_batch(self, file: int, block: int, batch: Any) -> ArrayFile:
-        return self._write(file, block, parse_rows(self.recipe, self.inputs, rows_of_batch(batch), self.sides))
+        return self._write(
+            file, block, parse_rows(self.recipe, self.inputs, rows_of_batch(batch), self.sides, MOST_LISTED)
+        )
 
     def _write(self, file: int, block: int, chunk: Chunk) -> ArrayFile:
         arrays: dict[str, np.ndarray] = {"label": chunk.label}
@@ -82,8 +88,10 @@ class ChunkWriter:
             "lines": chunk.lines,
             "rows": len(chunk.label),
             "not_clicks": list(chunk.not_clicks),
-            "bad": [[fault.line, fault.column, fault.reason, fault.text] for fault in chunk.bad],
         }
+        if chunk.bad:  # not among the facts: those of every chunk are in memory
+            listed = [[fault.line, fault.column, fault.reason, fault.text] for fault in chunk.bad]
+            arrays["bad"] = np.frombuffer(json.dumps(listed).encode(), dtype=np.uint8)
         path = self.path(file, block)
         write_arrays(path, arrays, facts)
         return ArrayFile(path)
@@ -95,7 +103,16 @@ def _empty_chunk(recipe: Recipe) -> Chunk:
 
 
 def bad_lines(chunk: ArrayFile) -> list[BadLine]:
-    return [BadLine(*fault) for fault in chunk.facts["bad"]]
+    """The rejected rows of a chunk, the first `MOST_LISTED` if there are more."""
+    return [BadLine(*fault) for fault in json.loads(chunk.read("bad").tobytes())] if "bad" in chunk else []
+
+
+def count_rejects(chunk: ArrayFile, lines: int) -> int:
+    """How many of its first `lines` rows are rejected."""
+    total, rows = chunk.facts["lines"], chunk.facts["rows"]
+    if lines >= total or rows == total:
+        return int(total - rows) if lines >= total else 0
+    return lines - int(np.searchsorted(chunk.read("line"), lines))
 
 
 def write_chunks(

@@ -7,7 +7,6 @@ and keep what it had.
 
 from __future__ import annotations
 
-import json
 import os
 import zlib
 from collections.abc import Callable, Iterable
@@ -25,6 +24,7 @@ from recnas.data.raw.inputs import dense_inputs, id_inputs
 from recnas.data.raw.recipe import Recipe
 from recnas.data.raw.refusals import no_weight
 from recnas.data.schema import MISSING_ID, UNKNOWN_ID, DenseField
+from recnas.runs.ledger import line_of, read_chain
 
 
 def array_files(weighted: bool) -> dict[str, str]:
@@ -48,7 +48,7 @@ class SplitFiles:
             sizes = {"dense": 4 * n_dense * count, "ids": 4 * n_sparse * count, "label": count, "weight": 4 * count}
             opened = {}
             for array, name in array_files(weighted).items():
-                handle = os.open(folder / split / name, os.O_RDWR | os.O_CREAT, 0o644)
+                handle = os.open(folder / split / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
                 os.ftruncate(handle, sizes[array])
                 if sizes[array]:
                     # Reserve the space now: a full disk shows here, not in the middle.
@@ -196,15 +196,22 @@ def encode_chunks(
             entries[number] = entry
             on_rows(len(splits[number]))
     todo = [number for number in range(len(chunks)) if number not in entries]
-    with open(journal, "w") as log, ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
+    check = ""
+
+    def note(number: int, entry: dict[str, Any]) -> None:
+        nonlocal check
+        line, check = line_of(check, {"chunk": number, **entry})
+        log.write(line)
+        log.flush()
+
+    with open(journal, "wb") as log, ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
         # Written anew, without a line that a crash cut short or rows that did not verify.
         for number, entry in entries.items():
-            log.write(json.dumps({"chunk": number, **entry}) + "\n")
+            note(number, entry)
         results = pool.map(lambda k: encoder.encode(chunks[k], splits[k], offsets[k]), todo)
         for number, entry in zip(todo, results):
             entries[number] = entry
-            log.write(json.dumps({"chunk": number, **entry}) + "\n")
-            log.flush()
+            note(number, entry)
             on_rows(len(splits[number]))
     return [entries[number] for number in range(len(chunks))]
 
@@ -219,13 +226,7 @@ def _offsets(splits: list[np.ndarray]) -> list[list[int]]:
 
 
 def _read_journal(path: Path) -> dict[int, dict[str, Any]]:
+    """Entries by chunk, as far as the file is what was written: the rest is encoded anew."""
     if not path.exists():
         return {}
-    entries = {}
-    for line in path.read_text().splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            break  # a crash cut the last line short
-        entries[entry.pop("chunk")] = entry
-    return entries
+    return {entry.pop("chunk"): entry for entry in read_chain(path.read_bytes()).events}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,8 +11,9 @@ from typing import Any
 
 from recnas.data.prepared import other_options
 from recnas.errors import DataError
+from recnas.files import read_json, write_json
 from recnas.progress import human_bytes
-from recnas.runs.folder import write_json
+from recnas.runs.checks import has_check, with_check
 
 
 def check_folder(out: Path) -> None:
@@ -41,7 +41,16 @@ def open_work(out: Path, plan: dict[str, Any], block_bytes: int) -> int:
     work = out / ".work"
     path = work / "plan.json"
     if path.exists():
-        earlier = json.loads(path.read_text())
+        try:
+            earlier = read_json(path)
+        except ValueError:
+            earlier = None
+        if not isinstance(earlier, dict) or not has_check(earlier):
+            raise DataError(
+                f"{path} is damaged, so nobody can tell what this unfinished preparation was made from.",
+                f"Start over: rm -r {work}",
+            )
+        del earlier["check"]
         block_bytes = earlier.pop("block_bytes")
         if different := other_options(earlier, plan):
             raise DataError(
@@ -51,7 +60,7 @@ def open_work(out: Path, plan: dict[str, Any], block_bytes: int) -> int:
     elif out.exists() and any(item.name not in (".lock", ".work") for item in out.iterdir()):
         raise DataError(f"{out} exists and is not a prepared data set.", "Choose another --out.")
     else:
-        write_json(path, {**plan, "block_bytes": block_bytes})
+        write_json(path, with_check({**plan, "block_bytes": block_bytes}))
     (work / "chunks").mkdir(exist_ok=True)
     return block_bytes
 

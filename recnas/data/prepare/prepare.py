@@ -9,7 +9,9 @@ command after a crash continues and ends with the same fingerprint.
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from pathlib import Path
 
 from recnas.data.prepare.folder import check_folder, leaving_no_empty_folder
@@ -61,6 +63,7 @@ def prepare(
         finished = PreparedData.find(out)
         if finished is not None:
             finished.check_options(plan)
+            shutil.rmtree(out / ".work", ignore_errors=True)  # of a kill between the manifest and the end
             return finished
         threads = threads or os.cpu_count() or 1
         given = (recipe, options, protocol, sources, out, plan, memory, threads, progress or Progress(quiet=True))
@@ -73,7 +76,7 @@ def prepare(
         try:
             return job.run()
         except OSError as error:
-            if error.errno == 28:
+            if error.errno == errno.ENOSPC:
                 raise DataError(
                     f"The disk that holds {out} is full.",
                     "Free some space and run the same command again: finished pieces are kept.",

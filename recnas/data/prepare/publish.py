@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recnas.data.prepare.arrayfile import ArrayFile
-from recnas.data.prepare.chunks import bad_lines
+from recnas.data.prepare.chunks import bad_lines, count_rejects
 from recnas.data.prepare.encode import array_files
 from recnas.data.prepare.split import SPLITS
 from recnas.data.prepare.vocab_files import vocabulary_digest
@@ -29,10 +29,13 @@ from recnas.data.prepared import FORMAT, MANIFEST, read_blocks
 from recnas.data.quality import Block, data_warnings, repeated_share
 from recnas.data.raw.dense import DenseSummary
 from recnas.data.raw.recipe import Weight
-from recnas.data.raw.sources import Source, sha256_file
+from recnas.data.raw.sources import Source
+from recnas.data.remembered import remember
 from recnas.data.schema import Schema
+from recnas.files import fsync_file, fsync_folder, sha256_file, write_json
 from recnas.progress import Progress
-from recnas.runs.folder import versions, write_json
+from recnas.runs.checks import with_check
+from recnas.runs.folder import versions
 
 _PARQUET_ROWS = 65_536
 
@@ -108,7 +111,13 @@ class Finisher:
             if target.is_dir():  # an earlier attempt was stopped between these moves
                 shutil.rmtree(target)
             os.replace(item, target)
-        write_json(self.out / MANIFEST, manifest)
+        # A manifest that survives a power cut must find all the rest: arrays are on the disk since they were closed.
+        for name in checksums:
+            fsync_file(self.out / name)
+        for folder in sorted({(self.out / name).parent for name in checksums}):
+            fsync_folder(folder)
+        remember(self.out, checksums)
+        write_json(self.out / MANIFEST, with_check(manifest))
         shutil.rmtree(self.work)
         self.progress.end()
 
@@ -202,18 +211,22 @@ class Finisher:
 
 
 def write_rejects(folder: Path, sources: list[Source], chunks: list[ArrayFile], header: bool, rows_in: int) -> None:
-    """`rejects.tsv`: every row that was left out, where it stood, and why."""
+    """`rejects.tsv`: rows that were left out, where they stood, and why; where very many follow each other, the first ones."""
     lines_before: dict[int, int] = {}
     seen = 0
     with open(folder / "rejects.tsv", "w", encoding="utf-8") as out:
         out.write("file\tline\tcolumn\treason\ttext\n")
         for chunk in chunks:
             file = int(chunk.path.name.split("-")[0])
-            before = lines_before.get(file, 0)
-            for fault in bad_lines(chunk):
-                if seen + fault.line < rows_in:
-                    number = before + fault.line + 1 + (1 if header else 0)
-                    text = fault.text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
-                    out.write(f"{sources[file].path.name}\t{number}\t{fault.column}\t{fault.reason}\t{text}\n")
-            lines_before[file] = before + chunk.facts["lines"]
+            before = lines_before.get(file, 0) + (1 if header else 0)
+            lines = min(chunk.facts["lines"], rows_in - seen)
+            listed = [fault for fault in bad_lines(chunk) if fault.line < lines]
+            for fault in listed:
+                text = fault.text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+                number = before + fault.line + 1
+                out.write(f"{sources[file].path.name}\t{number}\t{fault.column}\t{fault.reason}\t{text}\n")
+            if (more := count_rejects(chunk, lines) - len(listed)) > 0:
+                place = f"{before + 1}-{before + lines}"
+                out.write(f"{sources[file].path.name}\t{place}\t\tand {more} more rows of these lines\t\n")
+            lines_before[file] = lines_before.get(file, 0) + chunk.facts["lines"]
             seen += chunk.facts["lines"]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile
-from recnas.data.prepare.chunks import ChunkWriter, bad_lines, write_chunks
+from recnas.data.prepare.chunks import ChunkWriter, bad_lines, count_rejects, write_chunks
 from recnas.data.prepare.encode import (
     Encoder,
     SplitFiles,
@@ -74,7 +74,9 @@ class Preparation:
     def __post_init__(self) -> None:
         self.inputs = self.recipe.input_columns(self.options.with_columns)
         self.work = self.out / ".work"
-        self.block_bytes = min(16 << 20, max(1 << 20, self.memory // 128))
+        # A block of nothing but line ends needs some 130 bytes for each of its bytes, in every thread.
+        share = 128 if self.memory >= 2 << 30 else 200
+        self.block_bytes = min(16 << 20, max(1 << 20, self.memory // share))
 
     def run(self) -> PreparedData:
         columns = self._check_sources()
@@ -148,16 +150,16 @@ class Preparation:
         lines_of_file: dict[int, int] = {}
 
         def on_chunk(file: int, chunk: ArrayFile, size: int) -> bool:
-            faults = bad_lines(chunk)
-            if limit is not None:
-                faults = [fault for fault in faults if state.rows_in + fault.line < limit]
+            lines = chunk.facts["lines"] if limit is None else min(chunk.facts["lines"], limit - state.rows_in)
+            rejects = count_rejects(chunk, lines)
             before = lines_of_file.get(file, 0)
-            if faults and self.options.on_error == "stop":
+            if rejects and self.options.on_error == "stop":
+                faults = [fault for fault in bad_lines(chunk) if fault.line < lines]
                 raise bad_line(self.recipe, self.sources[file], before, faults)
             state.first_row.append(state.rows_in)
             state.chunks.append(chunk)
             state.rows_in += chunk.facts["lines"]
-            state.rejects += len(faults)
+            state.rejects += rejects
             lines_of_file[file] = before + chunk.facts["lines"]
             self.progress.advance(size / 1e6)
             return limit is None or state.rows_in < limit

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,26 +17,29 @@ import pyarrow.parquet as pq
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.schema import FIRST_VALUE_ID
 
+_AT_A_TIME = 1 << 16  # values whose bytes are moved at once
+
 
 def write_vocabulary(
     path: Path, kind: str, keys: np.ndarray, counts: np.ndarray, chunks: list[ArrayFile], column: str
 ) -> None:
     wide = keys.astype(np.uint64)
     if kind == "hex":
-        values: list[str] = [f"{key:08x}" for key in wide.tolist()]
+        values: Any = pa.array([f"{key:08x}" for key in wide.tolist()], pa.string())
     elif kind == "int":
-        values = [str(key) for key in wide.view(np.int64).tolist()]
+        values = pc.cast(pa.array(wide.view(np.int64)), pa.string())
     else:
         values = _strings(wide, chunks, column)
     table = pa.table(
         {
             "id": pa.array(np.arange(FIRST_VALUE_ID, FIRST_VALUE_ID + len(keys), dtype=np.int32)),
             "key": pa.array(wide),
-            "value": pa.array(values, pa.string()),
+            "value": values,
             "count": pa.array(counts.astype(np.int64)),
         }
     )
-    pq.write_table(table, path, compression="zstd")
+    # Every value occurs once: dictionaries of them would only be in the way.
+    pq.write_table(table, path, compression="zstd", use_dictionary=False, row_group_size=_AT_A_TIME)
 
 
 def vocabulary_digest(path: Path) -> str:
@@ -48,24 +52,43 @@ def vocabulary_digest(path: Path) -> str:
     return hashlib.sha256(lengths.digest() + text.digest()).hexdigest()
 
 
-def _strings(keys: np.ndarray, chunks: list[ArrayFile], column: str) -> list[str]:
-    """The text behind hashed keys, from the dictionaries that the chunks carry."""
+def _strings(keys: np.ndarray, chunks: list[ArrayFile], column: str) -> pa.Array:
+    """The text behind hashed keys, from the dictionaries that the chunks carry; never as objects of Python, of which a
+    million would need more memory than all their text."""
     order = np.argsort(keys)
     ordered = keys[order]
-    found: list[bytes | None] = [None] * len(keys)
-    open_places = len(keys)
+    begin, length = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int32)
+    found = np.zeros(len(keys), bool)
+    pieces: list[np.ndarray] = []
+    kept = 0  # bytes
     for chunk in chunks:
-        if not open_places:
+        if found.all():
             break
         unique = chunk.read(f"unique:{column}")
         place = np.minimum(np.searchsorted(ordered, unique), max(len(ordered) - 1, 0))
-        hits = np.flatnonzero(ordered[place] == unique) if len(ordered) else np.zeros(0, np.int64)
-        ends = np.cumsum(chunk.read(f"lengths:{column}"))
-        data = chunk.read(f"bytes:{column}").tobytes()
-        for hit in hits.tolist():
-            target = int(order[place[hit]])
-            if found[target] is None:
-                start = int(ends[hit - 1]) if hit else 0
-                found[target] = data[start : int(ends[hit])]
-                open_places -= 1
-    return [(cell or b"").decode("utf-8", "replace") for cell in found]
+        target = order[place]
+        hits = np.flatnonzero((ordered[place] == unique) & ~found[target])
+        lengths = chunk.read(f"lengths:{column}")
+        starts = np.cumsum(lengths, dtype=np.int64) - lengths
+        piece = _gathered(chunk.read(f"bytes:{column}"), starts[hits], lengths[hits])
+        found[target[hits]] = True
+        length[target[hits]] = lengths[hits]
+        begin[target[hits]] = kept + np.cumsum(lengths[hits], dtype=np.int64) - lengths[hits]
+        pieces.append(piece)
+        kept += len(piece)
+    text = np.concatenate(pieces) if pieces else np.zeros(0, np.uint8)
+    parts = []
+    for first in range(0, len(keys), _AT_A_TIME):
+        rows = slice(first, first + _AT_A_TIME)
+        ends = np.concatenate(([0], np.cumsum(length[rows], dtype=np.int32))).astype(np.int32)
+        data = _gathered(text, begin[rows], length[rows])
+        parts.append(pa.Array.from_buffers(pa.string(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(data)]))
+    return pa.chunked_array(parts, pa.string())
+
+
+def _gathered(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Pieces of a byte array, one after the other."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    index = np.repeat(starts - (ends - lengths), lengths)
+    index += np.arange(len(index))
+    return data[index]

@@ -25,7 +25,7 @@ from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, parquet_columns, rows_of_batch
 from recnas.data.raw.parse import RawRows, parse_rows, rows_of_text
 from recnas.data.raw.recipe import InputColumn, Label, Recipe
-from recnas.data.raw.sources import Source, check_is_text, find_sources, sha256_file, stream_blocks
+from recnas.data.raw.sources import Source, check_is_text, find_sources, stream_blocks
 from recnas.data.raw.typed import Typed
 from recnas.data.raw.weights import weights_or_nan
 from recnas.errors import DataError
@@ -59,11 +59,7 @@ def vocabulary_file(data: PreparedData, column: str) -> Path:
     """The file behind a column's ids, as it was written: another one would give other ids."""
     name = f"vocab/{column}.parquet"
     path = data.path / name
-    if not path.exists() or sha256_file(path) != data.manifest["checksums"].get(name):
-        raise DataError(
-            f"{path} is missing or was changed after the data were prepared, so values cannot be given their ids.",
-            "Prepare the raw file again into a new folder; the same options give the same vocabulary.",
-        )
+    data.check_file(name)
     return path
 
 

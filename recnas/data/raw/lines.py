@@ -43,8 +43,14 @@ def padded(block: bytes) -> np.ndarray:
     return np.frombuffer(b"".join((b"\n" * PAD, block, tail, b"\n" * PAD)), dtype=np.uint8)
 
 
-def split_lines(block: bytes, separator: str, columns: int, quoted: bool = False) -> LineTable:
-    """Find every cell of a block of whole lines."""
+def split_lines(
+    block: bytes, separator: str, columns: int, quoted: bool = False, most_bad: int | None = None
+) -> LineTable:
+    """Find every cell of a block of whole lines.
+
+    Args:
+        most_bad: how many bad lines are told; the others are only left out.
+    """
     inside: list[int] = []  # places of separators that belong to a cell
     bad_quotes: dict[int, str] = {}
     if quoted and b'"' in block:
@@ -73,7 +79,7 @@ def split_lines(block: bytes, separator: str, columns: int, quoted: bool = False
         good = fields == columns
         good[list(bad_quotes)] = False
         starts = np.concatenate(([PAD - 1], marks[line_ends[:-1]])) if lines else np.zeros(0, np.int64)
-        for number in np.flatnonzero(~good):
+        for number in np.flatnonzero(~good)[:most_bad]:
             content = text[starts[number] + 1 : marks[line_ends[number]]].tobytes()
             shown = content[:200].decode("utf-8", "replace").rstrip("\r")
             reason = bad_quotes.get(int(number)) or _count_fault(int(fields[number]), columns, content)

@@ -69,17 +69,19 @@ def rows_of_text(
     recipe: Recipe,
     inputs: list[InputColumn],
     numbers: tuple[str, ...] = (),
+    most_bad: int | None = None,
 ) -> RawRows | None:
     """The rows of a block of text, the `first` one perhaps with a header; None if there are none.
 
     Args:
+        most_bad: as in `parse_rows`.
         numbers: columns that are read as numbers besides those the recipe names.
     """
     if recipe.header and first:
         text = text[text.find(b"\n") + 1 :] if b"\n" in text else b""
     if not text:
         return None
-    table = split_lines(text, recipe.separator, len(columns), recipe.quote)
+    table = split_lines(text, recipe.separator, len(columns), recipe.quote, most_bad)
     return RawRows(table.line, table.lines, *_text_reader(table, columns, recipe, inputs, numbers), table.bad)
 
 
@@ -157,16 +159,23 @@ def parse_rows(
     inputs: list[InputColumn],
     rows: RawRows,
     sides: dict[str, SideTable],
+    most_bad: int | None = None,
 ) -> Chunk:
-    """Parse the label and every input of `rows`."""
+    """Parse the label and every input of `rows`.
+
+    Args:
+        most_bad: how many bad rows are listed, the first one among them; the others are only left out. None lists all.
+    """
     read = rows.read
     reasons: dict[int, tuple[str, str]] = {}  # row -> (column, reason), the first fault of each row
+    left_out = np.zeros(len(rows.line), dtype=bool)
 
     def note(bad: np.ndarray, column: str, reason: str) -> None:
         if not bad.any():  # much cheaper than listing them
             return
-        for row in np.flatnonzero(bad):
-            reasons.setdefault(int(row), (column, reason))
+        for row in np.flatnonzero(bad & ~left_out)[:most_bad]:
+            reasons[int(row)] = (column, reason)
+        np.logical_or(left_out, bad, out=left_out)
 
     label = read(recipe.label.column, "label" if recipe.label.at_least is None else "number", None)
     note(label.missing, recipe.label.column, "the label is empty")
@@ -204,12 +213,10 @@ def parse_rows(
         if missing.any():
             chunk.missing[column.name] = missing
     if reasons:
-        for row, (name, reason) in sorted(reasons.items()):
+        for row, (name, reason) in sorted(reasons.items())[:most_bad]:
             chunk.bad.append(BadLine(int(rows.line[row]), name, reason, rows.show(name, row)))
-        keep = np.ones(len(rows.line), dtype=bool)
-        keep[list(reasons)] = False
-        _keep_rows(chunk, keep)
-    chunk.bad = sorted(chunk.bad + rows.bad, key=lambda fault: fault.line)
+        _keep_rows(chunk, ~left_out)
+    chunk.bad = sorted(chunk.bad + rows.bad, key=lambda fault: fault.line)[:most_bad]
     return chunk
 
 

@@ -14,6 +14,7 @@ Shipped recipes live in `datasets/<name>/recipe.yaml`; a user's own file needs n
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,6 +23,7 @@ from pydantic import Field, field_validator, model_validator
 from recnas.config import Settings, check_settings, nearest, read_yaml
 from recnas.data.raw.serving import TRANSFORMS
 from recnas.errors import ConfigError
+from recnas.names import name_fault
 from recnas.resources import resource_dir
 
 SparseKind = Literal["hex", "int", "string"]
@@ -37,19 +39,26 @@ Derivation = Literal["yymmddhh-hour", "yymmddhh-weekday"]
 # Cells of dense and int columns that count as missing, beside empty ones and what a recipe lists.
 MISSING_NUMBERS = ("NA", "NaN", "nan", "null", "NULL", "None", "N/A")
 
+MOST_COLUMNS = 100_000
 _RANGE = re.compile(r"^(.*\D|)(\d+)\.\.(?:\1)?(\d+)$")
 
 
 def expand_names(names: list[str]) -> tuple[str, ...]:
     """`["label", "I1..I3"]` becomes `("label", "I1", "I2", "I3")`; so does `"I1..3"`."""
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise ValueError("must be a list of names")
     out: list[str] = []
     for name in names:
         match = _RANGE.match(name)
         if match:
-            prefix, low, high = match[1], int(match[2]), int(match[3])
+            prefix, low, high = match[1], int(match[2][-12:]), int(match[3][-12:])
+            if high - low >= MOST_COLUMNS or len(match[3]) > 12:
+                raise ValueError(f"{name} stands for more than {MOST_COLUMNS:,} columns")
             out += [f"{prefix}{i}" for i in range(low, high + 1)]
         else:
             out.append(name)
+        if len(out) > MOST_COLUMNS:
+            raise ValueError(f"more than {MOST_COLUMNS:,} columns")
     return tuple(out)
 
 
@@ -164,12 +173,17 @@ class Recipe(Settings):
         names = [column.name for column in self.input_columns(with_optional=True)]
         if not self.input_columns():
             raise ValueError("a recipe needs at least one dense or sparse column")
-        repeated = sorted({name for name in names if names.count(name) > 1})
+        repeated = sorted(name for name, count in Counter(names).items() if count > 1)
         if repeated:
             raise ValueError(f"inputs named twice: {', '.join(repeated)}")
-        paths = [column.name for column in self.input_columns(with_optional=True) if "/" in column.name]
-        if paths:
-            raise ValueError(f"a column name is also a file name and cannot have a slash: {', '.join(paths)}")
+        for what, given in (
+            ("recipe", [self.name]),
+            ("column", names),
+            ("side file", [join.file for join in self.joins]),
+        ):
+            for name in given:
+                if fault := name_fault(name):
+                    raise ValueError(f"the name {name!r} of a {what} {fault}")
         if self.columns:
             unknown = sorted(set(self.sources(with_optional=True)) - set(self.columns))
             if unknown:

@@ -8,7 +8,6 @@ makes an interrupted preparation continue where it stopped.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -257,8 +256,3 @@ def _to_line_start(file: IO[bytes], offset: int) -> int:
         position += len(piece)
         if position - offset > LONGEST_LINE:
             raise _too_long(file.name, offset)
-
-
-def sha256_file(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

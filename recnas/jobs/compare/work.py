@@ -17,8 +17,8 @@ from recnas.bench.entrants import Choice, Entrant, Trainable
 from recnas.bench.other_models import run_other_model
 from recnas.data.prepared import PreparedData
 from recnas.errors import RunError
+from recnas.files import write_json
 from recnas.progress import Progress
-from recnas.runs.folder import write_json
 from recnas.runs.layout import file_name
 from recnas.runs.records import ModelTraining
 from recnas.train.evaluate import evaluate

@@ -177,11 +177,6 @@ class DartsSearch(GradientSearch):
         """Take up the checkpoint, if there is one; how many epochs are done."""
         saved = load_latest(self.folder.checkpoints)
         if saved is None:
-            if any(self.folder.checkpoints.glob("step-*")):
-                raise RunError(
-                    f"{self.folder.checkpoints} holds a checkpoint that is damaged and cannot be read.",
-                    f"Delete it; the search then starts from its first epoch: rm -r {self.folder.checkpoints}",
-                )
             return 0
         tensors = saved.tensors
         with torch.no_grad():

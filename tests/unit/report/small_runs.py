@@ -9,8 +9,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from recnas.data.prepared import kept_recipe
+from recnas.data.prepared import FORMAT, kept_recipe
 from recnas.data.raw.recipe import load_recipe
+from recnas.files import sha256_file
+from recnas.runs.checks import with_check
+from recnas.runs.ledger import Ledger, line_of
 from recnas.runs.records import Candidate, PhaseDone, Record, SeedTraining, Trained
 from recnas.runs.results import (
     ComparedModel,
@@ -102,7 +105,7 @@ def search_manifest(
 def write_run(path: Path, manifest: dict[str, Any], lines: Sequence[Record], **files: Any) -> Path:
     """A run directory; `files` are contents by name, written as NAME.json."""
     path.mkdir(parents=True)
-    (path / "manifest.json").write_text(json.dumps({"format": 1, "versions": VERSIONS, **manifest}))
+    (path / "manifest.json").write_text(json.dumps(with_check({"format": 1, "versions": VERSIONS, **manifest})))
     (path / "ledger.jsonl").write_text(as_lines(lines))
     for name, value in files.items():
         described = value.model_dump(mode="json") if isinstance(value, Record) else value
@@ -111,7 +114,20 @@ def write_run(path: Path, manifest: dict[str, Any], lines: Sequence[Record], **f
 
 
 def as_lines(records: Sequence[Record]) -> str:
-    return "".join(json.dumps(record.to_json()) + "\n" for record in records)
+    """A whole ledger of these lines."""
+    check, text = "", b""
+    for record in records:
+        line, check = line_of(check, record.to_json())
+        text += line
+    return text.decode()
+
+
+def add_lines(ledger: Path, records: Sequence[Record]) -> None:
+    """More lines behind those that are there."""
+    book = Ledger(ledger)
+    for record in records:
+        book.append(record.to_json())
+    book.close()
 
 
 def write_search(
@@ -221,17 +237,18 @@ def write_data(path: Path) -> Path:
     """What a report reads of a prepared folder."""
     path.mkdir(parents=True)
     manifest = {
-        "format": 2, "fingerprint": FINGERPRINT, "rows_in": 1010, "rejects": 10, "rows": {"train": 800, "valid": 100, "test": 100},
+        "format": FORMAT, "fingerprint": FINGERPRINT, "rows_in": 1010, "rejects": 10, "rows": {"train": 800, "valid": 100, "test": 100},
         "click_rate": {"train": 0.25, "valid": 0.5, "test": 0.2}, "cardinality": {"C1": 1000, "C2": 10},
         "unknown": {"train": {"C1": 80, "C2": 0}, "valid": {"C1": 20, "C2": 1}, "test": {"C1": 25, "C2": 0}},
-        "missing": {"train": {"C1": 8, "C2": 0}, "valid": {"C1": 0, "C2": 0}, "test": {"C1": 0, "C2": 0}}, "checksums": {},
+        "missing": {"train": {"C1": 8, "C2": 0}, "valid": {"C1": 0, "C2": 0}, "test": {"C1": 0, "C2": 0}},
         "dense": {"I1": {"rows": 800, "missing": 0, "negative": 0, "min": 0.0, "mean": 1.0, "max": 3.0, "std": 1.0}}, "warnings": [],
         "options": {"recipe": kept_recipe(load_recipe("criteo")), "protocol": "random-8-1-1", "seed": 2018, "min_count": 5, "cap": None,
                     "raw": [{"name": "train.txt"}]},
     }  # fmt: skip
     schema = {"dense": [{"name": "I1"}], "sparse": [{"name": "C1", "rows": 1000}, {"name": "C2", "rows": 10}]}
-    (path / "manifest.json").write_text(json.dumps(manifest))
     (path / "schema.json").write_text(json.dumps(schema))
+    manifest["checksums"] = {"schema.json": sha256_file(path / "schema.json")}
+    (path / "manifest.json").write_text(json.dumps(with_check(manifest)))
     return path
 
 

@@ -18,10 +18,13 @@ from recnas.report.not_done import not_done
 from recnas.report.page import render
 from recnas.report.table import Column, Table, two_digits
 from recnas.report.verdict import verdict
+from recnas.runs.checks import with_check
+from recnas.runs.ledger import Ledger
 from recnas.runs.read import read_inputs, read_run
-from recnas.runs.records import Record
+from recnas.runs.records import Record, SeedTraining
 from tests.unit.report.small_runs import (
     FINGERPRINT,
+    add_lines,
     as_lines,
     candidate,
     search_manifest,
@@ -65,15 +68,15 @@ def test_a_winner_that_was_not_compared_has_a_row_of_its_own(tmp_path: Path):
 def test_seeds_of_the_search_join_those_of_the_comparison(tmp_path: Path):
     first, compared = write_search(tmp_path / "first"), write_compare(tmp_path / "compare")
     ledger = first / "winner" / "ledger.jsonl"
-    lines = [json.loads(line) | {"seed": 7 + number} for number, line in enumerate(ledger.read_text().splitlines())]
-    ledger.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lines = [line | {"seed": 7 + number} for number, line in enumerate(Ledger(ledger).read())]
+    ledger.write_text(as_lines([SeedTraining.model_validate(line) for line in lines]))
     row = leaderboard(read_inputs([first, compared])[0]).rows[-1]
     losses = [0.4994, 0.4984, 0.5004, 0.50, 0.51, 0.52]
     assert (row["model"], row["seeds"]) == ("runs/first:best", 6)
     assert row["test_logloss"] == pytest.approx(sum(losses) / 6)
     assert row["test_logloss_std"] == pytest.approx(statistics.stdev(losses))
     manifest = first / "winner" / "manifest.json"
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"on": "train+valid"}))
+    manifest.write_text(json.dumps(with_check(json.loads(manifest.read_text()) | {"on": "train+valid"})))
     table = leaderboard(read_inputs([first, compared])[0])
     assert (table.rows[0]["model"], table.rows[0]["seeds"]) == ("runs/first:best", 3)  # not trained alike
     assert "first trained its winner with other settings (test log loss 0.51000)" in table.note
@@ -111,10 +114,8 @@ def test_trained_candidates_and_truth(tmp_path: Path):
 
 def test_rank_correlation_from_eight_networks_on(tmp_path: Path):
     run = write_search(tmp_path / "first")
-    with open(run / "ledger.jsonl", "a") as file:
-        for index in range(10, 15):  # five more: the higher the score, the lower the loss
-            lines = [candidate(index, 100.0 + index), *trained(index, [0.5 - index / 100])]
-            file.write(as_lines(lines))
+    for index in range(10, 15):  # five more: the higher the score, the lower the loss
+        add_lines(run / "ledger.jsonl", [candidate(index, 100.0 + index), *trained(index, [0.5 - index / 100])])
     (row,) = outcome_info.truth_summary(outcome_info.truth([read_run(run)])).rows
     assert (row["n"], row["spearman"], row["kendall"]) == (8, 1, 1)
     assert row["spearman_interval"] == [1, 1]
@@ -148,8 +149,7 @@ def test_networks_for_images_are_judged_by_accuracy(tmp_path: Path):
 def test_a_finalist_that_failed_is_listed_with_the_reason(tmp_path: Path):
     run = write_search(tmp_path / "first")
     broken = trained(0, [0.5])[0].model_copy(update={"valid": {}, "failed": "the loss is not finite"})
-    with open(run / "ledger.jsonl", "a") as file:
-        file.write(as_lines([broken]))
+    add_lines(run / "ledger.jsonl", [broken])
     report = make_report([run])
     rows = {table.name: table for table in report.tables()}["trained"].rows
     assert [row["candidate"] for row in rows] == [6, 4, 2, 1]  # last
@@ -380,7 +380,7 @@ def test_warnings_about_the_data_are_listed_first(tmp_path: Path):
     assert data_info.data_warnings([read_run(run)]) == []  # a manifest without any
     manifest = json.loads((data / "manifest.json").read_text())
     manifest["warnings"] = [{"kind": "few-rows", "message": "test has 2 rows: too few to judge a model."}]
-    (data / "manifest.json").write_text(json.dumps(manifest))
+    (data / "manifest.json").write_text(json.dumps(with_check(manifest)))
     section = next(section for section in make_report([run, run]).sections if section.id == "data")
     assert section.items[0] == Lines(["Warning: test has 2 rows: too few to judge a model."])
     text = render(make_report([run]), None)
@@ -391,7 +391,7 @@ def test_threads_are_a_fact_if_the_run_knows_them(tmp_path: Path):
     run = write_search(tmp_path / "first")
     assert "torch threads" not in {row["fact"] for row in facts.facts([read_run(run)]).rows}
     manifest = json.loads((run / "manifest.json").read_text()) | {"threads": 2}
-    (run / "manifest.json").write_text(json.dumps(manifest))
+    (run / "manifest.json").write_text(json.dumps(with_check(manifest)))
     assert ("torch threads", "2") in {(row["fact"], row["value"]) for row in facts.facts([read_run(run)]).rows}
 
 
@@ -405,7 +405,7 @@ def test_data_that_are_gone_or_changed(tmp_path: Path):
     (path / "winner" / "schema.json").write_text(json.dumps(schema))
     assert data_info.data_tables([read_run(path)])[1].rows == [{"column": "C1", "rows": 1000, "bytes": 32000}]
     manifest = json.loads((write_data(tmp_path / "data") / "manifest.json").read_text()) | {"fingerprint": "0" * 64}
-    (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "data" / "manifest.json").write_text(json.dumps(with_check(manifest)))
     assert "prepared anew" in data_info.data_tables([read_run(path)])[0].note
 
 

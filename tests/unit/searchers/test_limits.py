@@ -68,6 +68,19 @@ def test_limits_nothing_meets_end_in_an_error_with_shares_and_the_nearest_value(
     assert caught.value.fix == f"the smallest params seen was {smallest:,}; raise limits.params above it"
 
 
+def test_a_latency_that_nothing_meets_is_given_up_after_a_bounded_number_of_measurements():
+    measured = []
+
+    def measure(arch):
+        measured.append(arch)
+        return {"latency_ms_1": 0.5}
+
+    gate = Gate(SPACE, LimitSettings(latency_ms_1=1e-7), cost, measure)
+    with pytest.raises(SpaceError, match=r"latency_ms_1 <= 1e-07 rejected 100.0 %[^$]*raise limits.latency_ms_1"):
+        gate.draw(sampler())
+    assert len(measured) <= 50
+
+
 def test_limits_that_only_fail_together_say_so():
     flip = iter(range(10**6))
 

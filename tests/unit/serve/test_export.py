@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,12 +23,14 @@ from recnas.data.raw.encoder import RawEncoder
 from recnas.data.synthetic import generate
 from recnas.errors import BackendMissing, RunError
 from recnas.jobs.compare import compare
+from recnas.runs.checks import with_check
 from recnas.serve import program
 from recnas.serve.export import check_program, export
 from recnas.serve.load import load_trained
 from recnas.serve.predict import predict
 from recnas.serve.program import ONNX_PACKAGES, check_format, read_program
 from recnas.train.settings import EmbeddingSettings, TrainSettings
+from recnas.trust.verify import verify
 
 pytestmark = pytest.mark.spawns
 
@@ -415,3 +419,35 @@ def test_a_model_of_parquet_files_takes_objects_with_any_text(train_small, tmp_p
     expected = pq.read_table(tmp_path / "p.parquet")["probability"].to_pylist()[:20]
     objects = "\n".join(json.dumps(row) for row in table.slice(0, 20).to_pylist())
     assert score(tmp_path / "served", objects) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["program", "model.json", "rows.py", "vocab/C1.json"])
+def test_score_row_loads_nothing_that_was_changed(exported: Path, tmp_path: Path, name: str):
+    copy = Path(shutil.copytree(exported, tmp_path / "served"))
+    name = next(copy.glob("model.[!j]*")).name if name == "program" else name
+    content = bytearray((copy / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (copy / name).write_bytes(content)
+    done = run_script(copy, "x")
+    assert done.returncode == 2
+    assert "changed" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not verify(copy).well
+    (copy / name).unlink()
+    assert run_script(copy, "x").returncode == 2
+
+
+def test_score_row_reads_nothing_outside_of_its_folder(exported: Path, tmp_path: Path):
+    copy = Path(shutil.copytree(exported, tmp_path / "served"))
+    model = json.loads((copy / "model.json").read_text())
+    (tmp_path / "secret.json").write_text("[]")
+    model["sparse"][0]["vocabulary"] = "../secret.json"
+    model["files"]["../secret.json"] = hashlib.sha256(b"[]").hexdigest()
+    (copy / "model.json").write_text(json.dumps(with_check(model)))
+    done = run_script(copy, "x")
+    assert (done.returncode, "outside of this folder" in done.stderr) == (2, True)
+
+
+def test_an_export_is_verified_and_says_that_pt2_runs_code(exported: Path):
+    assert verify(exported).well
+    assert "can run code" in (exported / "README.md").read_text()

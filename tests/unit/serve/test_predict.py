@@ -187,7 +187,7 @@ def test_a_changed_vocabulary_is_refused(tmp_path: Path):
     (data.path / "vocab" / "site_id.parquet").write_bytes(b"x")
     with pytest.raises(DataError, match="site_id") as error:
         RawEncoder(data, [raw])
-    assert "Prepare the raw file again" in str(error.value)
+    assert "prepare the data again" in str(error.value)
 
 
 def test_headers_are_read_by_name_and_side_files_are_asked_for(tmp_path: Path):

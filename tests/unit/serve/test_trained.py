@@ -10,8 +10,11 @@ import torch
 
 from recnas.data.loader import BatchLoader
 from recnas.errors import DataError, RunError
+from recnas.files import write_json
 from recnas.jobs.compare import compare
-from recnas.runs.folder import RunDir, write_json
+from recnas.runs.checks import with_check
+from recnas.runs.folder import RunDir
+from recnas.runs.ledger import Ledger
 from recnas.serve.load import load_trained
 from recnas.space.nasrec import NasrecSpace
 from recnas.train.metrics import Metrics
@@ -101,7 +104,7 @@ def test_models_of_a_comparison_are_asked_for_by_name(comparison: Path, criteo_d
 def test_weights_load_without_the_data_but_raw_text_needs_them(copied: Path, criteo_data, tmp_path: Path):
     manifest = json.loads((copied / "manifest.json").read_text())
     manifest["data"] |= {"path": str(tmp_path / "gone"), "absolute": str(tmp_path / "gone"), "relative": "../gone"}
-    write_json(copied / "manifest.json", manifest)
+    write_json(copied / "manifest.json", with_check(manifest))
     model = load_trained(copied)
     assert model.schema == criteo_data.schema
     with pytest.raises(DataError, match="is not there") as error:
@@ -151,7 +154,7 @@ def test_damaged_weights_are_refused(copied: Path):
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
-    with pytest.raises(RunError, match="no whole checkpoint"):
+    with pytest.raises(RunError, match=r"is damaged: [^$]*recnas repair"):
         load_trained(copied, seed=0)
     assert load_trained(copied, seed=1).seed == 1
 
@@ -161,7 +164,7 @@ def test_a_training_that_validation_ended_is_whole(criteo_data, tmp_path: Path):
     settings = TrainSettings(epochs=4, lr=0.02, batch_size=128, embeddings=EmbeddingSettings(width=8, lr=0.5))
     arch = NasrecSpace("nasrec-small", blocks=2).sample(np.random.default_rng(1))
     result = train(arch, criteo_data, tmp_path / "run", settings)
-    best = json.loads((tmp_path / "run" / "ledger.jsonl").read_text())["best_epoch"]
+    best = Ledger(tmp_path / "run" / "ledger.jsonl").read()[0]["best_epoch"]
     assert best < 4, "the test wants a training whose last epoch is not its best"
     model = load_trained(tmp_path / "run")
     assert valid_logloss(model, criteo_data) == pytest.approx(result.valid["logloss"].mean, abs=1e-6)

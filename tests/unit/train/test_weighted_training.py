@@ -16,6 +16,7 @@ from recnas.data.prepare.prepare import prepare
 from recnas.data.prepare.split import SPLITS
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.sources import ReadySplit
+from recnas.files import sha256_file
 from recnas.model.nasrec.subnet import Subnet
 from recnas.model.nasrec.supernet import Supernet
 from recnas.progress import Progress
@@ -60,6 +61,7 @@ def rewritten(data: PreparedData, folder: Path, weight: float | None) -> Prepare
         for name, file in (("dense", "dense.f32"), ("ids", "ids.i32"), ("label", "label.i8"), ("weight", "weight.f32")):
             if name != "weight" or weight is not None:
                 arrays[name].tofile(folder / split / file)
+                manifest["checksums"][f"{split}/{file}"] = sha256_file(folder / split / file)
         manifest["rows"][split] = rows
         manifest["click_rate"][split] = float(arrays["label"].mean())
         manifest["weight"][split] = float(arrays["weight"].sum())
