@@ -21,8 +21,8 @@ from recnas.bench.contest import contest_board, mean_of
 from recnas.data.prepared import PreparedData
 from recnas.engines.execution import Execution
 from recnas.errors import ConfigError, RecnasError, RunError
-from recnas.jobs.search import search_task
 from recnas.files import write_json
+from recnas.jobs.search import search_task
 from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
 from recnas.runs.layout import RESULT, WINNER_FOLDER

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from recnas.runs.ledger import Ledger
 from recnas.baselines.base import InputShape
 from recnas.baselines.encoded import encode
 from recnas.cli.main import main
 from recnas.data.loader import BatchLoader
 from recnas.errors import ConfigError
 from recnas.evaluators.race import RungRequest, RungWork
+from recnas.runs.ledger import Ledger
 from recnas.serve.load import load_trained
 from recnas.serve.program import read_program
 from recnas.space.nasrec.cost import count
