@@ -24,7 +24,7 @@ import pytest
 
 from recnas.errors import RunError
 from recnas.runs.records import Candidate, PhaseBegun, Record
-from recnas.searchers.base import Searcher
+from recnas.searchers.base import SEED, Searcher
 from recnas.searchers.limits import Gate
 from recnas.searchers.objective import Objectives, dominates
 from recnas.searchers.proposal import Proposal
@@ -42,6 +42,7 @@ class SearcherConformance:
 
     seeds = (0, 1, 2, 3, 4)  # over which the comparison with random search is averaged
     improves_on_random = True  # False for random search itself
+    seeds_come_first = True  # False where they are members of a pool, proposed if their scores say so
     best_goes_by_value = True  # False where something else comes first, such as how long a candidate was trained
     _target: ClassVar[Any]
 
@@ -129,6 +130,25 @@ class SearcherConformance:
             noise: list[Record] = [PhaseBegun(name="warmup", at=0.0)]
             assert searcher.replay([*noise, *whole[:cut]]) == cut
             assert self.run(searcher, lines=12) == whole[cut : cut + 12], f"differs after a cut at {cut}"
+
+    def test_known_architectures_come_first_and_are_replayed(self) -> None:
+        space, rng = self.space(), np.random.default_rng(77)
+        known = {space.key(arch): arch for arch in (space.sample(rng) for _ in range(3))}
+
+        def begun() -> Searcher[Any]:
+            searcher = self.searcher()
+            searcher.begin_with(known.values())
+            return searcher
+
+        events = self.run(begun())
+        first = {event.key: event.origin for event in reversed(events)}
+        assert all((origin == SEED) == (key in known) for key, origin in first.items())
+        if self.seeds_come_first:
+            assert [event.key for event in events[: len(known)]] == list(known)
+        for cut in (1, len(known), len(events) // 2):
+            resumed = begun()
+            resumed.replay(events[:cut])
+            assert self.run(resumed) == events[cut:], f"differs after a cut at {cut}"
 
     def test_ten_and_ten_are_twenty(self) -> None:
         twenty = self.run(self.searcher(), lines=20)

@@ -28,6 +28,8 @@ def finish(found, value=differs):
 
 
 class TestTop(CellConformance):
+    seeds_come_first = False
+
     def searcher(self, seed=0, objectives=LOSS, gate=None):
         settings = {"candidates": 30, "by": {"good": "max", "kappa": "min"}, "pool": 200}
         return get_searcher("rank-pool", CELLS, objectives, seed, settings, gate, PlantedEvidence())

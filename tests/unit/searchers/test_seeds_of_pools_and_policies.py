@@ -48,11 +48,12 @@ class Seeded(CellConformance):
 
 
 class TestSeededHnas(Seeded):
-    pass
+    seeds_come_first = False
 
 
 class TestSeededRankPool(Seeded):
     kind = "rank-pool"
+    seeds_come_first = False
 
     def test_replay_at_every_cut_equals_the_run_in_one_go(self):
         whole = self.run(self.searcher())
