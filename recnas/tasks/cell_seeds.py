@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from recnas.errors import ConfigError, RecnasError
+from recnas.files import read_json
 from recnas.searchers.settings import SearcherSettings
 from recnas.space.vision import VisionSpace
 from recnas.tasks.seeds import Seed, check_room
@@ -43,6 +43,9 @@ def _read(name: str, space: VisionSpace[Any]) -> Any:
     if not name.endswith(".json"):
         return space.from_text(name)
     try:
-        return space.from_dict(json.loads(Path(name).read_text(encoding="utf-8")))
+        described = read_json(Path(name))
     except (OSError, ValueError) as error:
         raise ConfigError(f"the file cannot be read ({error})", "Check the path.") from None
+    if not isinstance(described, dict):
+        raise ConfigError("the file holds no architecture", "Name one such as RUN/winner.json.")
+    return space.from_dict(described)

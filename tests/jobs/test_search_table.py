@@ -387,8 +387,12 @@ def test_a_search_of_cells_begins_with_seeds(tables, table, tmp_path, name):
         assert result.winner.key == key(best)
 
 
-def test_seeds_that_are_no_cells_are_refused_by_name(tables, table):
-    for name, why in (("dcn-v2", "six digits"), ("nowhere.json", "cannot be read")):
+def test_seeds_that_are_no_cells_are_refused_by_name(tables, table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "other.json").write_text('{"arch": "no cell"}')
+    wrong = {"list.json": "holds no architecture", "other.json": "not a NAS-Bench-201"}
+    for name, why in {"dcn-v2": "six digits", "nowhere.json": "cannot be read", **wrong}.items():
         with pytest.raises(ConfigError, match=f"search.seeds: {name} is no architecture of nasbench201") as error:
             TableTask(config(tables, "random", f"search.seeds=[{name}]"), table)
         assert why in error.value.what + error.value.fix
