@@ -28,14 +28,14 @@ MOST_LISTED = 20_000  # rejected rows of a chunk; all are counted
 
 
 class ChunkWriter:
-    """Parses blocks of one data set into chunk files under `folder`."""
+    """Parses blocks of one data set into chunk files under `folder`. `columns` are those of every file."""
 
     def __init__(
         self,
         folder: Path,
         recipe: Recipe,
         inputs: list[InputColumn],
-        columns: tuple[str, ...],
+        columns: list[tuple[str, ...]],
         sides: dict[str, SideTable],
     ) -> None:
         self.folder = folder
@@ -56,7 +56,7 @@ class ChunkWriter:
         return chunk if chunk.is_whole() else None
 
     def text_block(self, file: int, block: int, text: bytes) -> ArrayFile:
-        rows = rows_of_text(text, block == 0, self.columns, self.recipe, self.inputs, most_bad=MOST_LISTED)
+        rows = rows_of_text(text, block == 0, self.columns[file], self.recipe, self.inputs, most_bad=MOST_LISTED)
         if rows is None:
             return self._write(file, block, _empty_chunk(self.recipe))
         return self._write(file, block, parse_rows(self.recipe, self.inputs, rows, self.sides, MOST_LISTED))

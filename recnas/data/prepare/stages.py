@@ -51,7 +51,7 @@ class State:
     first_row: list[int] = field(default_factory=list)
     rows_in: int = 0
     rejects: int = 0
-    columns: tuple[str, ...] = ()  # of the raw files
+    columns: tuple[str, ...] = ()  # that every raw file has
     starts: tuple[int, int] | None = None  # of a ready split: the row numbers where valid and test begin
 
 
@@ -116,17 +116,11 @@ class Preparation:
         generated = all(truth_path(source.path).exists() for source in self.sources)
         return None if self.options.limit or generated else self.recipe.expected_rows
 
-    def _check_sources(self) -> tuple[str, ...]:
+    def _check_sources(self) -> list[tuple[str, ...]]:
+        """The raw columns of every file, in order. Headers may differ in columns that the recipe does not name."""
         if self.recipe.format == "parquet":
-            return parquet_columns(self.sources[0])
-        found = [resolve_columns(self.recipe, source) for source in self.sources]
-        for source, columns in zip(self.sources, found):
-            if columns != found[0]:
-                raise DataError(
-                    f"{source.path} has other columns than {self.sources[0].path}.",
-                    "Prepare them one by one, or make their headers equal.",
-                )
-        return found[0]
+            return [parquet_columns(self.sources[0])] * len(self.sources)
+        return [resolve_columns(self.recipe, source) for source in self.sources]
 
     def _open_work(self) -> None:
         self.block_bytes = open_work(self.out, self.plan, self.block_bytes)
@@ -137,7 +131,7 @@ class Preparation:
             size = min(size, self.options.limit * 300)
         check_disk(self.out, int(size * self.disk_share))
 
-    def _parse(self, columns: tuple[str, ...]) -> State:
+    def _parse(self, columns: list[tuple[str, ...]]) -> State:
         sides = side_tables(self.recipe, self.sources[0].path.parent, self.options.side)
         writer = ChunkWriter(self.work / "chunks", self.recipe, self.inputs, columns, sides)
         self.progress.phase(
@@ -145,7 +139,7 @@ class Preparation:
             sum(source.size for source in self.sources) / 1e6 if not self.sources[0].compression else None,
             "MB",
         )
-        state = State(columns=columns)
+        state = State(columns=tuple(name for name in columns[0] if all(name in others for others in columns)))
         limit = self.options.limit
         lines_of_file: dict[int, int] = {}
 

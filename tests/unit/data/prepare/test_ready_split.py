@@ -65,6 +65,16 @@ def test_parts_compressed_or_split_further_give_the_same_data(folder: Path):
     assert ready_data(folder, parts, "parts-data").fingerprint == whole.fingerprint
 
 
+def test_headers_may_differ_in_columns_that_the_recipe_does_not_name(folder: Path):
+    whole = ready_data(folder, ready(folder))
+    train = pd.read_csv(folder / "train.csv")
+    train.insert(1, "origin", "kept")  # the columns after it move by one
+    train.to_csv(folder / "with-origin.csv", index=False)
+    data = ready_data(folder, ready(folder, train=[folder / "with-origin.csv"]), "with-origin")
+    assert data.fingerprint == whole.fingerprint
+    assert data.manifest["columns"] == ["y", "price", "user"]
+
+
 def test_it_is_the_split_that_an_index_of_the_same_rows_gives(folder: Path):
     np.save(folder / "index.npy", np.repeat([0, 1, 2], list(SIZES.values())).astype(np.uint8))
     files = [folder / f"{split}.csv" for split in SIZES]

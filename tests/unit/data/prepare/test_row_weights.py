@@ -198,7 +198,7 @@ def test_a_chunk_without_rows_has_weights_too(tmp_path: Path, weighted_recipe: P
     from recnas.data.prepare.chunks import ChunkWriter
     from recnas.data.raw.recipe import load_recipe
 
-    writer = ChunkWriter(tmp_path, load_recipe(str(weighted_recipe)), [], (), {})
+    writer = ChunkWriter(tmp_path, load_recipe(str(weighted_recipe)), [], [()], {})
     assert isinstance(chunk := writer.text_block(0, 1, b""), ArrayFile)
     assert chunk.read("weight").shape == (0,)
 
