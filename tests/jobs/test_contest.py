@@ -21,7 +21,8 @@ from recnas.cli.main import main
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError, RunError
 from recnas.jobs.contest import contest, table_so_far
-from recnas.runs.records import ArmRun
+from recnas.runs.folder import RunDir
+from recnas.runs.records import ArmRun, read_lines
 from recnas.runs.results import ContestBoard
 from recnas.tasks.contest import load_contest
 from tests.jobs.search_helpers import what_counts
@@ -75,7 +76,8 @@ def board_of(run: Path) -> ContestBoard:
 
 
 def lines_of(run: Path) -> list[ArmRun]:
-    return [ArmRun.model_validate(json.loads(line)) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    ledger = RunDir.open(run).ledger
+    return read_lines("contest", ledger.read(), str(ledger.path))
 
 
 def test_every_arm_stays_within_the_same_rows(finished: Path, short_data):

@@ -1,6 +1,6 @@
 """Kill `recnas prepare` at random moments; the same command must end with the same fingerprint.
 
-RECNAS_KILLS sets how many kills (default 4).
+RECNAS_KILLS sets how many kills (default 2).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def test_kills_do_not_change_the_result(weighted: bool, weighted_rows, weighted_
     subprocess.run(command("timed"), check=True, stdout=subprocess.DEVNULL)
     took = time.monotonic() - started
     rng = random.Random(0)
-    wanted, killed, finished = int(os.environ.get("RECNAS_KILLS", "4")), 0, 0
+    wanted, killed, finished = int(os.environ.get("RECNAS_KILLS", "2")), 0, 0
     for _ in range(50 * wanted):
         if killed == wanted:
             break

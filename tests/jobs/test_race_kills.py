@@ -1,6 +1,6 @@
 """Kill a search with a race and its workers at random moments; winner, ledger and final weights must not change.
 
-RECNAS_KILLS sets how many kills (default 4).
+RECNAS_KILLS sets how many kills (default 2).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def test_kills_do_not_change_the_winner(short_data, tmp_path: Path):
 
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     subprocess.run(command("whole", workers=1), check=True, **quiet)
-    wanted, killed, rng = int(os.environ.get("RECNAS_KILLS", "4")), 0, random.Random(3)
+    wanted, killed, rng = int(os.environ.get("RECNAS_KILLS", "2")), 0, random.Random(3)
     for _ in range(50 * wanted):
         if killed == wanted:
             break

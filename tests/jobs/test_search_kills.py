@@ -1,6 +1,6 @@
 """Kill `recnas search` and its workers at random moments of all phases; ledger and winner must not change.
 
-RECNAS_KILLS sets how many kills (default 4).
+RECNAS_KILLS sets how many kills (default 2).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_kills_do_not_change_the_outcome(criteo_data, tmp_path: Path):
     subprocess.run(command("whole"), check=True, **quiet)
     took = time.monotonic() - started
     rng = random.Random(2)
-    wanted, killed = int(os.environ.get("RECNAS_KILLS", "4")), 0
+    wanted, killed = int(os.environ.get("RECNAS_KILLS", "2")), 0
     for _ in range(50 * wanted):
         if killed == wanted:
             break

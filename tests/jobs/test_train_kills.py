@@ -1,7 +1,7 @@
 """Kill `recnas train` at random moments; the final weights, and with early stopping the best
 epoch, must be those of the undisturbed run, bit for bit.
 
-RECNAS_KILLS sets how many kills (default 3).
+RECNAS_KILLS sets how many kills (default 2).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def test_kills_do_not_change_the_weights(criteo_data, recipe: tuple[str, ...], t
     subprocess.run(command("whole"), check=True, env=environment, stdout=subprocess.DEVNULL)
     took = time.monotonic() - started
     rng = random.Random(1)
-    wanted, killed = int(os.environ.get("RECNAS_KILLS", "3")), 0
+    wanted, killed = int(os.environ.get("RECNAS_KILLS", "2")), 0
     for _ in range(50 * wanted):
         if killed == wanted:
             break

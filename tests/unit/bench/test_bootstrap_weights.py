@@ -39,17 +39,26 @@ def test_whole_weights_are_repeated_rows(groups: int):
     assert difference.auc == pytest.approx(expected.auc, rel=1e-10)
 
 
+def weighted_auc(score: np.ndarray, label: np.ndarray, weight: np.ndarray) -> float:
+    """Weight of the pairs in which the click has the higher score, half of it where they are equal: fast enough for a thousand resamples."""
+    _, place = np.unique(score, return_inverse=True)
+    clicks, others = (np.bincount(place, weight * kind, place.max() + 1) for kind in (label, 1 - label))
+    return float(clicks @ (np.cumsum(others) - others / 2) / (clicks.sum() * others.sum()))
+
+
 def test_intervals_are_those_of_rows_drawn_one_resample_at_a_time():
     good, bad, label, weight = two_models(800, seed=3)
     sums = [[row_sums(score, label, weight=weight)] for score in (good, bad)]
     found = paired_bootstrap(*sums, resamples=4000)
-    chances = [1 / (1 + np.exp(-score)) for score in (good, bad)]
+    loss_of_row = [np.logaddexp(0, score) - label * score for score in (good, bad)]
+    assert weighted_auc(good, label, weight) == pytest.approx(
+        roc_auc_score(label, good, sample_weight=weight), rel=1e-9
+    )
     rng, losses, aucs = np.random.default_rng(17), [], []
-    for _ in range(1500):
+    for _ in range(1000):
         rows = rng.integers(800, size=800)
-        at = {"sample_weight": weight[rows]}
-        losses.append(np.subtract(*(log_loss(label[rows], chance[rows], **at) for chance in chances)))
-        aucs.append(np.subtract(*(roc_auc_score(label[rows], score[rows], **at) for score in (good, bad))))
+        losses.append(np.subtract(*(np.average(loss[rows], weights=weight[rows]) for loss in loss_of_row)))
+        aucs.append(np.subtract(*(weighted_auc(score[rows], label[rows], weight[rows]) for score in (good, bad))))
     for interval, drawn in ((found.logloss_interval, losses), (found.auc_interval, aucs)):
         low, high = np.quantile(drawn, [0.025, 0.975])
         assert interval == pytest.approx((low, high), abs=0.1 * (high - low))

@@ -42,7 +42,7 @@ def good_line(name: str, k: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", TEXT_RECIPES)
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.lists(junk, max_size=6), st.integers(0, 2**32))
 def test_no_row_is_lost(tmp_path_factory, name: str, bad: list[bytes], seed: int):
     folder: Path = tmp_path_factory.mktemp("bad")
@@ -65,7 +65,7 @@ def test_no_row_is_lost(tmp_path_factory, name: str, bad: list[bytes], seed: int
 
 
 @pytest.mark.parametrize("name", sorted(shipped_recipes()))
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.binary(min_size=1, max_size=300))
 def test_any_bytes_give_an_error_of_ours_or_a_result(tmp_path_factory, name: str, content: bytes):
     folder: Path = tmp_path_factory.mktemp("any")
@@ -79,7 +79,7 @@ def test_any_bytes_give_an_error_of_ours_or_a_result(tmp_path_factory, name: str
     assert data.manifest["rows_in"] == sum(data.manifest["rows"].values()) + data.manifest["rejects"]
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(
     st.lists(st.one_of(st.none(), st.floats(), st.integers(-3, 3)), min_size=40, max_size=40),
     st.lists(st.one_of(st.none(), st.text(max_size=5)), min_size=40, max_size=40),
