@@ -39,6 +39,7 @@ from recnas.train.setup import (
 class RungRequest(NamedTuple):
     """Args:
     name: of the training's folder. until: steps from its beginning on. end: it ends there, whatever was left.
+    valid_rows: that judge it while it may go on, the first ones; None: all.
     """
 
     name: str
@@ -47,6 +48,7 @@ class RungRequest(NamedTuple):
     seed: int
     until: int
     end: bool = False
+    valid_rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,10 @@ class RungWork:
         try:
             quiet = Progress(quiet=True)
             train_with_checkpoints(trainer, folder, made_from, quiet, "train", until=request.until, end=request.end)
-            valid = judged(trainer, network, data, scores=scores_path(self.folder, request.name))
+            # Checks of a training looked at all rows.
+            checked = trainer.watch is not None and trainer.watch.best is not None
+            rows = None if trainer.ended or checked else request.valid_rows
+            valid = judged(trainer, network, data, rows, scores_path(self.folder, request.name))
         except (NotFinite, NotFiniteScores) as error:  # one that diverges drops out; the race goes on
             return RungDone(time.monotonic() - started, trainer.step, failed=error.what)
         watch = trainer.watch

@@ -155,7 +155,15 @@ class RaceRun:
 
     def _done(self, engine: Engine, laps: list[Lap]) -> Iterator[RungDone]:
         requests = [
-            RungRequest(lap.training, lap.entrant.arch, lap.entrant.recipe, lap.seed, lap.until, lap.end)
+            RungRequest(
+                lap.training,
+                lap.entrant.arch,
+                lap.entrant.recipe,
+                lap.seed,
+                lap.until,
+                lap.end,
+                self.race.course.valid_rows(lap.rung),
+            )
             for lap in laps
         ]
         return engine.map_largest_first(requests, [self._costs[lap.entrant.number]["macs"] for lap in laps])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from recnas.errors import ConfigError
 from recnas.searchers.settings import RaceSettings
 
+LEAST_VALID_ROWS = 10_000  # that judge a rung
 USUAL_PASSES = 5  # of a training that validation ends: best after three, on generated and real rows, and two more
 
 
@@ -46,6 +47,15 @@ class Course:
     def rows_at(self, step: int, batch: int) -> int:
         """Rows that so many steps read."""
         return rows_read(step, batch, self.rows)
+
+    def valid_rows(self, rung: int) -> int | None:
+        """Validation rows that judge a rung: no more than a training has read by then, or judging would cost more than training; None: all."""
+        rungs = self.settings.rungs
+        return (
+            None
+            if rung >= len(rungs) or rungs[rung] >= 1
+            else max(LEAST_VALID_ROWS, math.ceil(rungs[rung] * self.rows))
+        )
 
     def within(self, rows: int, batch: int) -> int:
         """The most steps that read no more rows."""

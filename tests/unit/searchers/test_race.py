@@ -281,6 +281,11 @@ def test_the_ranker_finds_the_one_feature_that_matters():
     assert min(range(40), key=lambda i: found[i]) in (0, 1, 2)
 
 
+def test_short_rungs_are_judged_by_no_more_rows_than_were_trained_on():
+    course = Course(RaceSettings(rungs=(0.01, 0.25, 1, 2)), 200_000, 20, (512,))
+    assert [course.valid_rows(rung) for rung in range(5)] == [10_000, 50_000, None, None, None]
+
+
 def test_small_parts():
     assert list(in_turns("abc", "1", "xy")) == ["a", "1", "x", "b", "y", "c"]
     assert root_of(7, {7: (5, 1), 5: (2,), 2: ()}) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.json import to_dict
 from recnas.space.settings import SpaceSettings
 from recnas.train.checkpoint import load_latest
+from recnas.train.evaluate import evaluate
 from recnas.train.recipe import recipe_of
 from recnas.train.settings import TrainSettings
 
@@ -73,6 +75,24 @@ def test_a_rung_is_judged_by_the_better_of_its_last_state_and_its_best_check(cri
         done = train(request(until, settings))
         watched = load_latest(tmp_path / "one").facts["watch"]["checks"]
         assert done.valid["logloss"] <= min(loss for _, loss, _ in watched)
+
+
+def test_a_rung_before_the_first_check_is_judged_by_the_rows_asked_for(criteo_data, tmp_path: Path, monkeypatch):
+    asked: list[int | None] = []
+
+    def noting(*args: Any, rows: int | None = None, **others: Any) -> Any:
+        asked.append(rows)
+        return evaluate(*args, rows=rows, **others)
+
+    monkeypatch.setattr("recnas.evaluators.race.evaluate", noting)
+    train = work(criteo_data, tmp_path).open()
+    few, every = (train(request(2)._replace(valid_rows=rows)) for rows in (300, None))
+    assert asked == [300, None]
+    assert few.valid["logloss"] != every.valid["logloss"]
+    # Checks look at all rows, and so must what is compared with them; so must the end.
+    train(request(5)._replace(valid_rows=300))
+    train(request(6, end=True)._replace(valid_rows=300))
+    assert asked[2:] == [None, None]
 
 
 def test_a_training_that_is_ended_early_has_its_best_state(criteo_data, tmp_path: Path):
