@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     from recnas.bench.verdict import decidable_lines
     from recnas.cli.shipped import config_path
     from recnas.errors import ConfigError
-    from recnas.machine import default_workers
+    from recnas.devices import default_workers
     from recnas.progress import duration, human_bytes
     from recnas.tasks.forecast import check_fits, forecast
     from recnas.tasks.registry import load_search

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recnas.model.embeddings.base import Embeddings, Lookup, TableReader, gather
+from recnas.model.embeddings.base import Embeddings, Lookup, Scale, TableReader, gather
 from recnas.model.embeddings.columns import FieldColumns
 from recnas.model.embeddings.plain import normal_parts
 from recnas.model.embeddings.row_map import RowMap
@@ -82,7 +82,7 @@ class NarrowEmbeddings(Embeddings):
     def _split(self, ids: Tensor) -> list[Tensor]:
         return [ids[:, list(group.fields)] for group in self.layout.groups]
 
-    def _update(self, lookup: Lookup, scale: float) -> None:
+    def _update(self, lookup: Lookup, scale: Scale) -> None:
         assert lookup.leaf.grad is not None
         grads = self.layout.gathered(lookup.leaf.grad, [part.width for part in self._parts])
         for number, (part, ids, grad) in enumerate(zip(self._parts, self._split(lookup.ids), grads)):
