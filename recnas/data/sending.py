@@ -28,8 +28,8 @@ def send(batches: Iterator[Batch], device: torch.device) -> Iterator[Sent]:
     stream = torch.cuda.Stream(device)
     for batch in batches:
         with torch.cuda.stream(stream):
-            moved = batch.pin_memory().to(device, non_blocking=True)
-            yield Sent(moved, stream.record_event())
+            moved = Sent(batch.pin_memory().to(device, non_blocking=True), stream.record_event())
+        yield moved
 
 
 def received(sent: Iterator[Sent]) -> Iterator[Batch]:

@@ -78,6 +78,10 @@ class RungWork:
     rows: int | None
     folder: str
 
+    @property
+    def device(self) -> str:
+        return self.settings.device
+
     def open(self) -> Callable[[RungRequest], RungDone]:
         data = PreparedData.open(self.data)
         space = make_ctr_space(self.space)

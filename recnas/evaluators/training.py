@@ -71,6 +71,10 @@ class TrainWork:
     folder: str | None = None
     rungs: tuple[float, ...] = ()
 
+    @property
+    def device(self) -> str:
+        return self.settings.device
+
     def open(self) -> Callable[[TrainRequest], Training]:
         data = PreparedData.open(self.data)
         space = make_ctr_space(self.space)
@@ -138,6 +142,10 @@ class TrainingEvaluator:
 
     work: TrainWork
     seed: int
+
+    @property
+    def device(self) -> str:
+        return self.work.device
 
     def open(self) -> Callable[[dict[str, Any]], Evaluation]:
         train = self.work.open()

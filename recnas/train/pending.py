@@ -8,7 +8,7 @@ therefore noticed late, and still by its own step and batch; whatever was traine
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +22,8 @@ READ_EVERY = 50  # steps on a device
 class NotFinite(RunError):
     """The loss is not a number any more; nothing after the last checkpoint was kept."""
 
-    def __init__(self, value: float, step: int, position: Mapping[str, int]) -> None:
+    def __init__(self, value: float, step: int, position: Mapping[str, int], before: Sequence[float] = ()) -> None:
+        self.value, self.before = value, tuple(before)  # the losses before it that nobody had read
         super().__init__(
             f"The training loss became {value} at step {step + 1} (epoch {position['epoch']}, batch {position['batch']}).",
             "The last checkpoint is from before that. Lower the setting lr or set clip, and start a new run.",
@@ -68,9 +69,9 @@ class PendingLosses:
             values = [float(waiting[0].loss)]
         else:
             values = torch.stack([one.loss for one in waiting]).tolist()
-        for one, value in zip(waiting, values):
+        for place, (one, value) in enumerate(zip(waiting, values)):
             if not is_finite(value):
-                raise NotFinite(value, one.step, one.position)
+                raise NotFinite(value, one.step, one.position, values[:place])
         return values
 
     def forget(self) -> None:

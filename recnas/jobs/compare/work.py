@@ -86,6 +86,10 @@ class CompareWork:
     run: str
     keep: bool = False
 
+    @property
+    def device(self) -> str:
+        return self.settings.device
+
     def open(self) -> Callable[[Trial], ModelTraining]:
         data = PreparedData.open(self.data)
         return lambda trial: self._do(data, trial)
