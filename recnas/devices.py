@@ -60,6 +60,10 @@ def choose_device(asked: str, setting: str = "device") -> torch.device:
     """The device a setting asks for, in this process."""
     import torch
 
+    try:
+        _known(asked)
+    except ValueError as error:
+        raise ConfigError(f"{setting}: {error}.") from None
     many = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if asked == "auto":
         asked = "cuda" if many else "cpu"

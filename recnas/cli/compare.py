@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
         options=config.options,
         keep=args.keep,
         how=execution(args),
+        latency_on=config.latency_on,
     )
     if args.json:
         print_json(board.to_json())

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from recnas.devices import default_workers
 from recnas.engines.base import KINDS, Engine, Work
 from recnas.errors import ConfigError
-from recnas.devices import default_workers
 from recnas.progress import Progress
 
 

@@ -75,7 +75,9 @@ class VisionProxyEvaluator:
         def call(described: dict[str, Any]) -> Evaluation:
             started = time.monotonic()
             arch = space.from_dict(described)
-            network = build_scored(self.space.name, arch, images.classes, images.side, settings.seed, device=device, **sizes)
+            network = build_scored(
+                self.space.name, arch, images.classes, images.side, settings.seed, device=device, **sizes
+            )
             losses = warm_network(network, images, settings.warmup, settings.seed)
             scored = evaluate_by_proxies(network, batches, proxies, settings.seed)
             warm = {"steps": len(losses), "first": losses[0], "last": losses[-1]} if losses else None

@@ -21,8 +21,8 @@ from recnas.space.settings import SpaceSettings, make_ctr_space
 from recnas.train.evaluate import evaluate
 from recnas.train.logits import write_logits
 from recnas.train.loop import FixedNetwork, Trainer
-from recnas.train.pending import NotFinite
 from recnas.train.metrics import NotFiniteScores
+from recnas.train.pending import NotFinite
 from recnas.train.recipe import with_recipe
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import (

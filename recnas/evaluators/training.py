@@ -19,8 +19,8 @@ from recnas.space.base import Space
 from recnas.space.settings import SpaceSettings, make_ctr_space
 from recnas.train.evaluate import evaluate
 from recnas.train.loop import FixedNetwork
-from recnas.train.pending import NotFinite
 from recnas.train.metrics import NotFiniteScores
+from recnas.train.pending import NotFinite
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import (
     NOT_THE_RESULT,

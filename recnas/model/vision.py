@@ -16,7 +16,9 @@ from recnas.model.blueprint import Network, Trainable, Where
 from recnas.space.networks import blueprint
 
 
-def build_scored(space: str, arch: Any, classes: int = 10, image: int = 32, seed: int = 0, device: Where = "cpu", **sizes: Any) -> Network:
+def build_scored(
+    space: str, arch: Any, classes: int = 10, image: int = 32, seed: int = 0, device: Where = "cpu", **sizes: Any
+) -> Network:
     """A network to be scored: `params` and a pure `forward(params, (images,))`."""
     return Network(blueprint(space, arch, classes, image, **sizes), seed, device)
 

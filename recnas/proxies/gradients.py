@@ -162,7 +162,7 @@ class _LeafMoments:
             spread = squares.addcmul_(sums, sums, value=-1 / k).div_(k).clamp_(min=0).sqrt_()
             varies = spread > size * NOISE
             total.ratio += _sum(torch.where(varies, size / spread, 0.0))
-            varying = varies.sum()
+            varying: Number = varies.sum()
             total.varying += int(varying) if varying.device.type == "cpu" else varying
 
     def _dot(self, gradient: Tensor) -> Number:

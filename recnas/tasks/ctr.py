@@ -99,11 +99,11 @@ class CtrTask(Task):
         }
 
     def measure(self, arch: NasrecArch) -> Mapping[str, float]:
-        return latency_ms(*self._timed(arch))
+        return latency_ms(*self._timed(arch), on=self.limits.latency_on)
 
     def latency(self, arch: NasrecArch) -> Mapping[str, float]:
         """As comparisons measure it."""
-        return latency_percentiles(*self._timed(arch))
+        return latency_percentiles(*self._timed(arch), on=self.limits.latency_on)
 
     def _timed(self, arch: NasrecArch) -> tuple[Subnet, int, int, int]:
         shape = net_shape(self.data.schema, self.config.final.train)

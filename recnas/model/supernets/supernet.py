@@ -60,7 +60,9 @@ class CellSupernet(nn.Module):
         return self.plan.run(_Running(params, gates), images)
 
 
-def build_supernet(space: str, classes: int = 10, image: int = 32, seed: int = 0, device: Where = "cpu", **sizes: Any) -> CellSupernet:
+def build_supernet(
+    space: str, classes: int = 10, image: int = 32, seed: int = 0, device: Where = "cpu", **sizes: Any
+) -> CellSupernet:
     """The supernet of a space; `sizes` are `channels`, `cells` (and `layers`, `width` of the MLP space)."""
     builder = SUPERNETS.get(space)
     if builder is None:
@@ -102,7 +104,9 @@ class _Running(Running):
         super().__init__(params)
         where = next(iter(params.values())).device
         self.gates = {name: gate.to(where) for name, gate in gates.items()}
-        self.numbers = {name: gate.detach().tolist() for name, gate in gates.items()}  # given on the CPU, they are read there
+        self.numbers = {
+            name: gate.detach().tolist() for name, gate in gates.items()
+        }  # given on the CPU, they are read there
         self.follows = any(gate.requires_grad for gate in gates.values())
         self.constants = {name: leaf.detach() for name, leaf in params.items()}
 

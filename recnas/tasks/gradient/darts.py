@@ -189,7 +189,9 @@ class DartsSearch(GradientSearch):
                 self.alpha_step.state[alpha] = state
             for place, parameter in enumerate(self.supernet.parameters()):
                 if f"momentum/{place}" in tensors:
-                    self.weights_step.state[parameter]["momentum_buffer"] = tensors[f"momentum/{place}"].clone().to(self.device)
+                    self.weights_step.state[parameter]["momentum_buffer"] = (
+                        tensors[f"momentum/{place}"].clone().to(self.device)
+                    )
         self._append(Candidate.model_validate(saved.facts["line"]), lines)
         return int(saved.facts["done"])
 

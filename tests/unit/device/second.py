@@ -45,7 +45,12 @@ class SecondTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> SecondTensor:
         return torch.Tensor._make_wrapper_subclass(
-            cls, inner.shape, strides=inner.stride(), storage_offset=inner.storage_offset(), dtype=inner.dtype, device=NAME
+            cls,
+            inner.shape,
+            strides=inner.stride(),
+            storage_offset=inner.storage_offset(),
+            dtype=inner.dtype,
+            device=NAME,
         )
 
     def __init__(self, inner: torch.Tensor) -> None:
@@ -89,6 +94,7 @@ class _Second(TorchDispatchMode):
         self.name = NAME
         self.reads: list[str] = []
         self.operations = 0
+        self.sent: list[str] = []  # likewise, for what came from the CPU
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.run(func, args, kwargs or {})
@@ -105,6 +111,8 @@ class _Second(TorchDispatchMode):
         self.operations += 1
         name = func._schema.name.removeprefix("aten::")
         self._check(func, name, tensors, given)
+        if name in ("copy_", "_to_copy") and not (to_cpu or isinstance(tensors[-1], SecondTensor)):
+            self.sent.append(f"{list(tensors[-1].shape)} at {_place()}")
         inner = tree_map(_inner, (args, kwargs))
         out = func(*inner[0], **(inner[1] | ({"device": torch.device("cpu")} if wanted is not None else {})))
         if name in _READS or (name == "index" and any(one.dtype == torch.bool for one in _indices(args))):
@@ -132,8 +140,12 @@ class _Second(TorchDispatchMode):
         raise RuntimeError(f"{name}: expected all tensors on one device, but found some on the CPU: {shapes}")
 
     def _note(self, name: str) -> None:
-        lines = [f"{one.filename.split('/recnas/')[-1]}:{one.lineno}" for one in traceback.extract_stack() if "/recnas/" in one.filename]  # fmt: skip
-        self.reads.append(f"{name} at {' < '.join(reversed(lines[-3:]))}")
+        self.reads.append(f"{name} at {_place()}")
+
+
+def _place() -> str:
+    stack = [one for one in traceback.extract_stack() if "/recnas/" in one.filename]
+    return " < ".join(f"{one.filename.split('/recnas/')[-1]}:{one.lineno}" for one in reversed(stack[-3:]))
 
 
 def _inner(one: Any) -> Any:
@@ -156,6 +168,8 @@ def _tensor_there(data: Any, *, device: Any = None, **options: Any) -> torch.Ten
     """`torch.tensor` makes nothing but a shape on `meta`, and asks nobody."""
     there = device is not None and torch.device(device).type == NAME.type
     return _tensor(data, **options).to(NAME) if there else _tensor(data, device=device, **options)
+
+
 class _AnyGenerator(_Generator):
     """What `torch.Generator` stands for meanwhile: still a class, because others annotate with it."""
 
@@ -170,6 +184,9 @@ def second_device() -> Iterator[_Second]:
     with pytest.MonkeyPatch.context() as patch, _Second() as device:
         patch.setattr(torch, "Generator", _AnyGenerator)
         patch.setattr(torch, "tensor", _tensor_there)
+        patch.setattr(
+            torch, "inference_mode", torch.no_grad
+        )  # there operations come undivided, and wrappers cannot follow
         SecondGenerator.seeds.clear()
         patch.setattr("recnas.devices.KINDS", ("cpu", "cuda", NAME.type))
         _device = device

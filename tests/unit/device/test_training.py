@@ -23,7 +23,14 @@ from recnas.train.loop import FixedNetwork, SupernetPaths, Trainer
 from recnas.train.paths import PathSampler
 from recnas.train.pending import NotFinite
 from recnas.train.settings import TrainSettings
-from recnas.train.setup import make_loader, make_tables, net_shape, new_trainer, train_with_checkpoints, watch_validation
+from recnas.train.setup import (
+    make_loader,
+    make_tables,
+    net_shape,
+    new_trainer,
+    train_with_checkpoints,
+    watch_validation,
+)
 from tests.unit.device.second import second_device
 
 CPU = torch.device("cpu")
@@ -31,7 +38,14 @@ STEPS, FEW = 4, 2
 
 
 def settings(**changes: Any) -> TrainSettings:
-    given = {"batch_size": 16, "schedule": "cosine", "stop": {"patience": None}, "clip": 0.05, "dropout": 0.0, **changes}
+    given = {
+        "batch_size": 16,
+        "schedule": "cosine",
+        "stop": {"patience": None},
+        "clip": 0.05,
+        "dropout": 0.0,
+        **changes,
+    }
     tables = {"width": 8, "backend": "plain", **given.pop("embeddings", {})}
     return TrainSettings.model_validate(given | {"embeddings": tables})
 
@@ -105,11 +119,13 @@ def test_a_training_on_the_device_ends_as_on_the_cpu_and_never_waits_within_a_st
         assert there.take_mean_loss() == pytest.approx(here.take_mean_loss(), rel=1e-5)
         moved = {name: tensor.cpu() for name, tensor in there.tensors().items()}
     for name, tensor in here.tensors().items():
-        torch.testing.assert_close(moved[name], tensor, rtol=2e-4, atol=2e-6, msg=lambda text: f"{name}: {text}")
+        torch.testing.assert_close(moved[name], tensor, rtol=2e-4, atol=2e-6)
 
 
 @pytest.mark.parametrize("backend", ["plain", "fused"])
-def test_tables_kept_in_host_memory_are_clipped_and_trained_with_a_network_on_the_device(backend: str, criteo_data: Any):
+def test_tables_kept_in_host_memory_are_clipped_and_trained_with_a_network_on_the_device(
+    backend: str, criteo_data: Any
+):
     given = settings(embeddings={"backend": backend, "offload": True})
     here = trainer_of(nasrec, criteo_data, given, CPU)
     here.run()
