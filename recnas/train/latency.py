@@ -52,7 +52,8 @@ def answer_times(
     device = choose_device(on, "limits.latency_on (of a comparison: latency_on)")
     network = network.eval().to(device)
     times: dict[int, list[float]] = {}
-    with one_thread(), torch.inference_mode():
+    # Not in inference mode: index tensors that networks keep for the next time would be of no use to a training.
+    with one_thread(), torch.no_grad():
         for size in batches:
             generator = torch.Generator().manual_seed(size)
             dense = torch.rand(size, n_dense, generator=generator).to(device)

@@ -184,9 +184,6 @@ def second_device() -> Iterator[_Second]:
     with pytest.MonkeyPatch.context() as patch, _Second() as device:
         patch.setattr(torch, "Generator", _AnyGenerator)
         patch.setattr(torch, "tensor", _tensor_there)
-        patch.setattr(
-            torch, "inference_mode", torch.no_grad
-        )  # there operations come undivided, and wrappers cannot follow
         SecondGenerator.seeds.clear()
         patch.setattr("recnas.devices.KINDS", ("cpu", "cuda", NAME.type))
         _device = device
