@@ -9,6 +9,7 @@ Workers share out the GPUs of their machine: worker i takes GPU i modulo their n
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,7 +83,16 @@ def choose_device(asked: str, setting: str = "device") -> torch.device:
             f"The setting {setting} is {asked}, but torch sees {many} CUDA device(s) here, cuda:0 to cuda:{many - 1}.",
             f"Use one of them, or {setting}=cuda to let workers share them out.",
         )
+    # float32 means float32: cuDNN's convolutions would otherwise round their inputs to 10 bits of fraction (TF32).
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     return torch.device("cuda", number)
+
+
+def give_back_memory() -> None:
+    """Let other processes have what this one keeps of GPUs for its next allocations."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def gpus() -> list[Gpu]:

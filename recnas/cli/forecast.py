@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", help="a YAML file, or the name of a shipped config")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings by dotted key")
     add_data(parser, "a prepared data set (default: the config's)")
-    add_workers(parser, "processes of one thread (default: all cores)")
+    add_workers(parser, "processes of one thread (default: all cores, or a few per GPU)")
     add_json(parser)
 
 

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from recnas.devices import be_worker
+from recnas.devices import be_worker, give_back_memory
 from recnas.engines.base import Work
 from recnas.engines.supervised import ONE_THREAD, Answer, Numbered, SupervisedEngine
 from recnas.errors import RecnasError, RunError
@@ -77,6 +77,8 @@ class PoolEngine(SupervisedEngine[_Worker]):
         return [worker.process.pid for worker in self._pool if worker.process.pid is not None]
 
     def _idle(self) -> list[_Worker]:
+        if not self._pool:
+            give_back_memory()
         while len(self._pool) < self.workers:
             taken = {worker.number for worker in self._pool}
             self._pool.append(self._start(min(set(range(self.workers)) - taken)))

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from recnas.devices import needs_device, share_of_gpu
+from recnas.devices import give_back_memory, needs_device, share_of_gpu
 from recnas.engines.base import Work
 from recnas.engines.ray_cluster import connect, import_ray
 from recnas.engines.supervised import ONE_THREAD, TRIES, Answer, Numbered, SupervisedEngine
@@ -87,6 +87,7 @@ class RayEngine(SupervisedEngine[_Worker]):
         for worker in self._pool:  # what a map that was not read to its end left behind
             if worker.item is not None:
                 worker.answer = worker.item = None
+        give_back_memory()
         while len(self._pool) < self.workers:
             self._pool.append(self._start())
 

@@ -192,10 +192,11 @@ def forecast(
     per_training = one_training - LIBRARIES + GPU_LIBRARIES - 2 * on_host
     if config.evaluator == "training":
         per_score = max(per_score - 2 * on_host, per_training)
+    ours = GPU_LIBRARIES if workers > 1 else 0.0  # the process that warmed up is still there
     gpu_bytes = [
         GPU_LIBRARIES + 3 * supernet + (0.0 if config.supernet.embeddings.offload else 2 * tables) + step,
-        sharing * (supernet + per_score),  # every process has the shared weights
-        sharing * per_training,
+        ours + sharing * (supernet + per_score),  # every process has the shared weights
+        ours + sharing * per_training,
         per_training,
     ]
     if gpu is None:

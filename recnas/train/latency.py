@@ -49,7 +49,7 @@ def answer_times(
     on: str = "cpu",
 ) -> dict[int, list[float]]:
     """Seconds of every answer, by batch size: for `seconds`, and `least` answers at least. Weights do not matter."""
-    device = choose_device(on, "limits.latency_on (of a comparison: latency_on)")
+    device = choose_device(on, "latency_on")
     network = network.eval().to(device)
     times: dict[int, list[float]] = {}
     # Not in inference mode: index tensors that networks keep for the next time would be of no use to a training.

@@ -11,7 +11,17 @@ import pytest
 import torch
 
 from recnas import devices
-from recnas.devices import Gpu, be_worker, choose_device, default_workers, gpus, needs_device, share_of_gpu, workers_for
+from recnas.devices import (
+    Gpu,
+    be_worker,
+    choose_device,
+    default_workers,
+    give_back_memory,
+    gpus,
+    needs_device,
+    share_of_gpu,
+    workers_for,
+)
 from recnas.engines.execution import Execution
 from recnas.engines.pool import PoolEngine
 from recnas.errors import ConfigError
@@ -38,6 +48,14 @@ def test_workers_share_out_the_gpus():
         assert choose_device("cpu") == torch.device("cpu")
         found.append(choose_device("auto").index)
     assert found == [0, 1, 0, 1, 0]
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_float32_is_not_rounded_to_less_on_a_gpu(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    choose_device("cuda")
+    assert torch.backends.cudnn.allow_tf32 is False
+    assert torch.backends.cuda.matmul.allow_tf32 is False
 
 
 @pytest.mark.usefixtures("two_gpus")
@@ -113,10 +131,23 @@ def test_what_torch_says_of_a_gpu(monkeypatch: pytest.MonkeyPatch):
     assert default_workers() == 2
 
 
+def test_what_torch_keeps_of_a_gpu_is_given_back(monkeypatch: pytest.MonkeyPatch):
+    given = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: given.append(True))
+    give_back_memory()
+    assert not given or torch.cuda.is_available()  # nothing was taken
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    give_back_memory()
+    assert given
+
+
 @pytest.mark.spawns
-def test_processes_know_their_number_and_who_replaces_one_takes_it(tmp_path: Path):
+def test_processes_know_their_number_and_who_replaces_one_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    before = []
+    monkeypatch.setattr("recnas.engines.pool.give_back_memory", lambda: before.append(True))
     with PoolEngine(WorkerNumber(), 3) as engine:
         assert sorted(set(engine.map(range(30)))) == [0, 1, 2]
+    assert before == [True]  # once, before the first of them is started
     with PoolEngine(DiesOnce(str(tmp_path)), 2) as engine:
         assert list(engine.map(range(6))) == list(range(6))
         assert engine.replaced == 2

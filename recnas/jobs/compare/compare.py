@@ -27,6 +27,7 @@ from recnas.bench.other_models import why_not
 from recnas.data.prepared import PreparedData
 from recnas.data.quality import warn_of_data
 from recnas.data.schema import Schema
+from recnas.devices import choose_device
 from recnas.engines.execution import Execution
 from recnas.errors import ConfigError
 from recnas.jobs.compare.journal import Journal
@@ -80,6 +81,7 @@ def compare(
     if compared_with.label in skipped:
         raise ConfigError(f"the reference {compared_with.label} cannot be fitted here: {skipped[compared_with.label]}.")
     check_stopping(settings, data, how.progress)
+    choose_device(latency_on, "latency_on")  # now, not after all trainings
     run = RunDir.create(
         out,
         "compare",

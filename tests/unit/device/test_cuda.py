@@ -15,6 +15,7 @@ import torch
 
 from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
+from recnas.devices import choose_device
 from recnas.progress import Progress
 from recnas.proxies.engine import score
 from recnas.proxies.registry import get_proxies
@@ -33,13 +34,10 @@ CUDA = torch.device("cuda", 0)
 Note = Callable[[str, object], None]
 
 
-@pytest.fixture(autouse=True)
-def exact():
-    """Products in float32, not in the 19 bits of TF32: what is compared is where, not how precisely."""
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+@pytest.fixture(autouse=True, scope="module")
+def as_jobs_choose_it():
+    """Jobs come to their device this way, which also switches TF32 off."""
+    return choose_device("cuda:0")
 
 
 def difference(here: Trainer, there: Trainer) -> float:

@@ -20,9 +20,11 @@ from recnas.evaluators.proxy import ProxyEvaluator, freeze
 from recnas.evaluators.settings import ScoreSettings, SharedWeightsSettings, VisionScoreSettings
 from recnas.evaluators.shared_weights import SharedWeightsEvaluator
 from recnas.evaluators.training import TrainRequest
+from recnas.jobs.compare import compare
 from recnas.jobs.search import search
 from recnas.model.nasrec.subnet import new_subnet
 from recnas.runs.folder import RunDir
+from recnas.searchers.settings import LimitSettings
 from recnas.serve.load import load_trained
 from recnas.space.nasrec.cost import count
 from recnas.space.settings import SpaceSettings
@@ -33,6 +35,7 @@ from recnas.train.settings import TrainSettings, WarmupConfig
 from recnas.train.setup import net_shape
 from recnas.train.standalone import train
 from recnas.train.warmup import load_warmed, warmup
+from tests.jobs.search_helpers import small_search
 from tests.unit.device.second import NAME, second_device
 
 SPACE = {"name": "nasrec-small", "blocks": 1}
@@ -209,3 +212,39 @@ def test_a_run_may_go_on_elsewhere(tmp_path: Path):
     made = {"config": {"score": {"device": "cuda:1", "batches": 4}, "final": {"train": {"device": "cpu"}}}}
     RunDir.create(tmp_path, "search", threads=1, **made)
     RunDir.create(tmp_path, "search", threads=1, **json.loads(json.dumps(made).replace("cuda:1", "cpu")))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"score": {"device": "cuda"}},
+        {"limits": {"latency_on": "cuda"}},
+        {"supernet": {"device": "cuda"}},
+        {"final": {"train": {"device": "cuda"}}},
+        {"evaluator": "training", "query_training": {"train": {"device": "cuda:3"}}},
+    ],
+)
+def test_a_gpu_that_is_missing_is_noticed_before_the_search_begins(
+    asked: dict[str, Any], criteo_data: PreparedData, tmp_path: Path
+):
+    (section,) = (name for name in asked if name != "evaluator")
+    with pytest.raises(
+        ConfigError, match=rf"The setting {section}\.\S+ is cuda\S*, but torch sees no CUDA device here"
+    ):
+        search(small_search(criteo_data.path, **asked), tmp_path / "run", Execution())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_comparison_asks_for_the_serving_gpu_before_it_trains(criteo_data: PreparedData, tmp_path: Path):
+    with pytest.raises(ConfigError, match="The setting latency_on is cuda"):
+        compare(criteo_data, tmp_path / "run", ["lr"], latency_on="cuda")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_setting_that_says_nothing_new_leaves_a_config_as_it_was():
+    """Runs that were begun without it go on."""
+    assert "latency_on" not in LimitSettings(params=3).model_dump(mode="json")
+    assert LimitSettings(latency_on="cuda").model_dump(mode="json")["latency_on"] == "cuda"
+    assert LimitSettings.model_validate(LimitSettings(latency_on="cuda:1").model_dump()).latency_on == "cuda:1"
