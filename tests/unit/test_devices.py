@@ -25,6 +25,7 @@ from recnas.devices import (
 from recnas.engines.execution import Execution
 from recnas.engines.pool import PoolEngine
 from recnas.errors import ConfigError
+from recnas.files import told
 from recnas.machine import available_cores, may_have_gpu
 from tests.unit.engines.works import DiesOnce, WorkerNumber
 
@@ -129,6 +130,14 @@ def test_what_torch_says_of_a_gpu(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda number: ((5 + number) * 10**9, 24 * 10**9))
     assert gpus() == [Gpu("Card", 24e9, 5e9, 25_600), Gpu("Card", 24e9, 6e9, 25_600)]
     assert default_workers() == 2
+
+
+def test_a_gpu_without_memory_is_one_sentence():
+    error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total of 8 GiB\nmore")
+    said = told(error)
+    assert said is not None
+    assert "Not enough memory on the GPU: CUDA out of memory. Tried to allocate 2.00 GiB. Nothing" in said.what
+    assert "fewer --workers" in said.what
 
 
 def test_what_torch_keeps_of_a_gpu_is_given_back(monkeypatch: pytest.MonkeyPatch):

@@ -72,6 +72,7 @@ def reads(make: Any, names: Sequence[str], batches: int) -> list[str]:
 @pytest.mark.parametrize("make", [clicks, images])
 @pytest.mark.parametrize("names", [["sigeo"], ["grad_norm", "snip", "knas", "nasi_trace"]])
 def test_the_host_waits_once_for_all_batches_and_parameters(make: Any, names: list[str]):
-    """Nothing is read while batches are passed through, and what is read is read at once."""
-    assert len(reads(make, names, 2)) == len(reads(make, names, 6))
-    assert len(reads(make, names, 2)) <= 4
+    """Nothing is read while batches are passed through; what is read of all parameters is read at once."""
+    few, many = (reads(make, names, batches) for batches in (2, 5))
+    assert few == many
+    assert len(few) == (1 if names == ["sigeo"] else 4), few

@@ -37,6 +37,11 @@ CPU = torch.device("cpu")
 STEPS, FEW = 4, 2
 
 
+@pytest.fixture(autouse=True)
+def few_rows_say_where_outputs_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recnas.train.setup.START_ROWS", 16)
+
+
 def settings(**changes: Any) -> TrainSettings:
     given = {
         "batch_size": 16,
