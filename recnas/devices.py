@@ -85,6 +85,7 @@ def choose_device(asked: str, setting: str = "device") -> torch.device:
         )
     # float32 means float32: cuDNN's convolutions would otherwise round their inputs to 10 bits of fraction (TF32).
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    torch.cuda.set_device(number)  # or libraries take a part of the first GPU's memory in every process
     return torch.device("cuda", number)
 
 

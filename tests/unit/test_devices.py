@@ -35,6 +35,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """torch is told that it has two; nothing is computed there."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda number: None)
     yield
     be_worker(0)
 

@@ -118,9 +118,12 @@ def test_a_training_on_the_device_ends_as_on_the_cpu_and_never_waits_within_a_st
         for one in (there.embeddings, *getattr(there.embeddings, "_parts", ())):
             one._batches_seen = 10_000  # and the ids of the first batches
         device.reads.clear()
+        device.sent.clear()
         waited: list[list[str]] = []
         there.run(lambda *_: waited.append(list(device.reads)))
         assert waited == [[]] * (steps - 1)
+        # Nor does it send anything but batches: the host waits for memory that is not page-locked.
+        assert [one for one in device.sent if "data/batch.py" not in one] == []
         assert there.take_mean_loss() == pytest.approx(here.take_mean_loss(), rel=1e-5)
         moved = {name: tensor.cpu() for name, tensor in there.tensors().items()}
     for name, tensor in here.tensors().items():
