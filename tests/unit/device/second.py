@@ -17,6 +17,7 @@ The numbers are the CPU's, so that whole jobs run, branches on values included, 
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -187,7 +188,17 @@ def second_device() -> Iterator[_Second]:
         SecondGenerator.seeds.clear()
         patch.setattr("recnas.devices.KINDS", ("cpu", "cuda", NAME.type))
         _device = device
+        _forget_kept_tensors()
         try:
             yield device
         finally:
             _device = None
+            _forget_kept_tensors()
+
+
+def _forget_kept_tensors() -> None:
+    """Of functions that keep index tensors by device: those of this device are nothing on the true `meta`."""
+    for name, module in list(sys.modules.items()):
+        for value in vars(module).values() if name.startswith("recnas.model") else ():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()

@@ -65,8 +65,9 @@ def trainer_of(make: Any, data: Any, settings: TrainSettings, device: torch.devi
     return new_trainer(trainee, tables, make_loader(data, settings, 1, device), settings, device, steps, data)
 
 
-def nasrec(schema: Schema, settings: TrainSettings) -> Any:
-    return new_subnet(small_arch(NasrecSpace("nasrec-small", blocks=2), schema), net_shape(schema, settings), 0, 0.0)
+def nasrec(schema: Schema, settings: TrainSettings, dropout: float = 0.0) -> Any:
+    space = NasrecSpace("nasrec-small", blocks=2)
+    return new_subnet(small_arch(space, schema), net_shape(schema, settings), 0, dropout)
 
 
 def plus(schema: Schema, settings: TrainSettings) -> Any:
@@ -74,14 +75,23 @@ def plus(schema: Schema, settings: TrainSettings) -> Any:
     return new_subnet(small_arch(space, schema), net_shape(schema, settings), 0, 0.0)
 
 
+def narrow(schema: Schema, settings: TrainSettings) -> Any:
+    space = make_ctr_space(SpaceSettings(name="nasrec-plus", table_widths=True), schema.n_sparse)
+    network = new_subnet(small_arch(space, schema, 2), net_shape(schema, settings), 0, 0.0)
+    assert len(set(network.field_columns.columns)) > 1
+    return network
+
+
 def supernet(schema: Schema, settings: TrainSettings) -> Any:
     space = NasrecSpace("nasrec-small", blocks=1)
     return Supernet(space, net_shape(schema, settings), torch.Generator().manual_seed(0))
 
 
-def small_arch(space: Any, schema: Schema) -> Any:
+def small_arch(space: Any, schema: Schema, widths: int = 0) -> Any:
+    """The smallest of some; with `widths`, of those whose tables have so many at least."""
     rng = np.random.default_rng(0)
-    return min((space.sample(rng) for _ in range(30)), key=lambda arch: count(arch, schema, width=8).params)
+    drawn = [arch for arch in (space.sample(rng) for _ in range(30)) if len(getattr(arch, "narrow", ())) >= widths]
+    return min(drawn, key=lambda arch: count(arch, schema, width=8).params)
 
 
 def hand_made(name: str) -> Any:
@@ -96,7 +106,9 @@ def hand_made(name: str) -> Any:
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "nasrec": (nasrec, {"average": 0.9}),
     "nasrec, adagrad": (nasrec, {"optimizer": "adagrad"}),
+    "nasrec, dropout": (lambda *given: nasrec(*given, dropout=0.3), {}),
     "plus": (plus, {}),
+    "tables of different widths": (narrow, {}),
     "supernet": (supernet, {"optimizer": "adagrad"}),
     "tables with adam": (nasrec, {"embeddings": {"optimizer": "adam"}}),
     "tables with lazy l2": (nasrec, {"embeddings": {"l2": 1e-3}}),
