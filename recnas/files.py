@@ -223,6 +223,12 @@ def machine_fault(error: BaseException) -> str | None:
     if isinstance(error, MemoryError):
         said = str(error) or "this process may have no more memory"
         return f"Not enough memory: {said}. Nothing that was finished is lost; the same command continues with more."
+    if type(error).__name__ == "OutOfMemoryError":  # torch's, which is not loaded here
+        said = (str(error) or "no more is to be had").splitlines()[0].split(". GPU")[0].rstrip(".")
+        return (
+            f"Not enough memory on the GPU: {said}. Nothing that was finished is lost; the same command continues with "
+            "fewer --workers, smaller batches, tables in host memory (embeddings.offload=true of the phase) or device=cpu."
+        )
     number = error.errno if isinstance(error, OSError) else None
     if number is None:
         found = _NUMBER_IN_TEXT.search(str(error)) or _NUMBER_IN_TEXT.search(repr(error))

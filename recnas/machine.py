@@ -23,11 +23,6 @@ def available_cores(cgroup: Path = CGROUP) -> int:
     return max(1, bound if quota is None else min(bound, math.ceil(quota)))
 
 
-def default_workers() -> int:
-    """Worker processes, of one thread each, unless the user says otherwise."""
-    return available_cores()
-
-
 def default_threads() -> int:
     """Threads of a new run unless its settings say otherwise: OMP_NUM_THREADS if that is set, else all cores."""
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
@@ -58,6 +53,12 @@ def available_memory(cgroup: Path = CGROUP) -> float:
         if most is not None and now is not None:
             found = min(found, max(0.0, most - now))
     return found
+
+
+def may_have_gpu(root: Path = Path("/")) -> bool:
+    """Whether a driver of GPUs is there: only then is it worth loading torch to ask it."""
+    signs = ("proc/driver/nvidia/version", "dev/nvidiactl", "dev/dxg", "dev/kfd")
+    return os.name == "nt" or any((root / sign).exists() for sign in signs)
 
 
 def processor_vendor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:

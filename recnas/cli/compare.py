@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="20x",
         help="instead of --tune: trials of each model until they have trained on this many times the training rows",
     )
-    add_workers(parser, "processes of one thread (default: all cores); changes no figure but speeds")
+    add_workers(parser, "processes of one thread (default: all cores, or a few per GPU); changes no figure but speeds")
     parser.add_argument("--keep", action="store_true", help="keep the weights of every final training")
     add_engine(parser)
     add_output(parser)
@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
         options=config.options,
         keep=args.keep,
         how=execution(args),
+        latency_on=config.latency_on,
     )
     if args.json:
         print_json(board.to_json())

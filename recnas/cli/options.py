@@ -91,7 +91,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 def add_workers(
     parser: argparse._ActionsContainer,
-    help: str = "processes of one thread (default: all cores); never changes the result",
+    help: str = "processes of one thread (default: all cores, or a few per GPU); never changes the result",
     default: int | None = None,
 ) -> None:
     parser.add_argument("--workers", type=int, default=default, metavar="N", help=help)

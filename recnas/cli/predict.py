@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--side", nargs="+", default=[], metavar="FILE", help="side files that are not beside the raw file"
     )
     parser.add_argument("--batch", type=count, metavar="N", help="rows per forward pass (default: that of evaluation)")
+    parser.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:N, or auto: a GPU if there is one")
     add_output(parser)
 
 
@@ -46,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
         data=args.data,
         side=tuple(args.side),
         batch=args.batch,
+        device=args.device,
         progress=Progress(quiet=args.quiet),
     )
     if args.json:

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--random", type=int, metavar="N", help="draw N architectures from the space of the run")
     source.add_argument("--list", action="store_true", help="say what proxies there are and stop")
     parser.add_argument("--proxies", default="sigeo", metavar="a,b,c", help="which scores (default: sigeo)")
-    add_workers(parser, "processes of one thread (default: all cores)")
+    add_workers(parser, "processes of one thread (default: all cores, or a few per GPU)")
     add_engine(parser)
     add_output(parser, "print one JSON line per architecture")
 

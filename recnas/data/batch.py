@@ -26,6 +26,9 @@ class Batch:
     def __len__(self) -> int:
         return self.label.shape[0]
 
+    def tensors(self) -> list[torch.Tensor]:
+        return [tensor for tensor in (self.dense, self.ids, self.label, self.weight) if tensor is not None]
+
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 

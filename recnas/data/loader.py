@@ -11,7 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,8 +19,11 @@ import torch
 from recnas.data.batch import Batch
 from recnas.data.prepared import PreparedData
 from recnas.data.rank_batch import filled, share_of
+from recnas.data.sending import received, send
 from recnas.errors import ConfigError, DataError
 from recnas.seeds import stream
+
+T = TypeVar("T")
 
 BLOCK_ROWS = 512  # read together: 26 kB of dense and 52 kB of ids for Criteo
 POOL_BLOCKS = 16  # permuted together: 8,192 rows from 16 places of the file, which stay in the cache
@@ -40,7 +43,7 @@ class BatchLoader:
         rank, world: this worker's number and the number of workers; batches are dealt out in turn.
         split_batches: instead, every worker gets its share of every batch, as a `PartBatch`.
         drop_last: leave out a last batch that is not full.
-        pin_memory, prefetch: for training on a GPU: page-locked batches, made ahead by a thread.
+        device, prefetch: for training on a GPU: batches that are there already, made and sent ahead by a thread.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class BatchLoader:
         rank: int = 0,
         world: int = 1,
         split_batches: bool = False,
-        pin_memory: bool = False,
+        device: torch.device | None = None,
         prefetch: int = 0,
     ) -> None:
         if batch_size < 1 or not 0 <= rank < world:
@@ -73,7 +76,7 @@ class BatchLoader:
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
         self.rank, self.world, self.drop_last = (0, 1, drop_last) if split_batches else (rank, world, drop_last)
         self.share = (rank, world) if split_batches else None
-        self.pin_memory, self.prefetch = pin_memory, prefetch
+        self.device, self.prefetch = device, prefetch
         # Plain arrays over the maps: slicing the memmap subclass costs several microseconds each time.
         self._arrays = tuple(np.asarray(data.array(split, name)) for name in data.arrays)
         self._epoch = 0
@@ -97,16 +100,18 @@ class BatchLoader:
         if self._batch >= len(self):
             self._epoch, self._batch = self._epoch + 1, 0
         batches = self._make(self._epoch, self._batch)
-        if self.prefetch:
-            batches = _ahead(batches, self.prefetch)
-        for batch in batches:
+        if self.device is None:
+            ready = _ahead(batches, self.prefetch) if self.prefetch else batches
+        else:
+            sent = send(batches, self.device)
+            ready = received(_ahead(sent, self.prefetch) if self.prefetch else sent)
+        for batch in ready:
             self._batch += 1
             yield batch
 
     def _make(self, epoch: int, first: int) -> Iterator[Batch]:
         numbers = range(self.rank + first * self.world, len(self) * self.world, self.world)
-        batches = self._shuffled(epoch, numbers) if self.shuffle else self._in_order(numbers)
-        return (batch.pin_memory() for batch in batches) if self.pin_memory else batches
+        return self._shuffled(epoch, numbers) if self.shuffle else self._in_order(numbers)
 
     def _in_order(self, numbers: range) -> Iterator[Batch]:
         for number in numbers:
@@ -200,7 +205,7 @@ def _batch(dense: np.ndarray, ids: np.ndarray, label: np.ndarray, weight: np.nda
     return Batch(torch.from_numpy(dense), torch.from_numpy(wide_ids), torch.from_numpy(wide_label), heavy)
 
 
-def _ahead(batches: Iterator[Batch], depth: int) -> Iterator[Batch]:
+def _ahead(batches: Iterator[T], depth: int) -> Iterator[T]:
     """Make batches in a thread, at most `depth` ahead of their use."""
     ready: queue.Queue[Any] = queue.Queue(maxsize=depth)
     stop = threading.Event()

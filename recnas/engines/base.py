@@ -24,7 +24,8 @@ class Work(Protocol):
     """What a worker does, in a form that can be sent to it.
 
     A work may also offer `cargo()`, a dictionary of tensors that all workers only read, and take it back as
-    `open(cargo)`: an engine whose workers are on other machines sends it there (see `ray`).
+    `open(cargo)`: an engine whose workers are on other machines sends it there (see `ray`). A work that computes on
+    a GPU if it is given one says so by `device`, the setting (`recnas.devices`); without it a work needs none.
     """
 
     def open(self) -> Callable[[Any], Any]:

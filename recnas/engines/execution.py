@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from recnas.devices import default_workers
 from recnas.engines.base import KINDS, Engine, Work
 from recnas.errors import ConfigError
-from recnas.machine import default_workers
 from recnas.progress import Progress
 
 
@@ -41,7 +41,7 @@ class Execution:
         engine: str = "auto",
         address: str | None = None,
     ) -> Execution:
-        """As commands are asked for it: all cores unless a number is given."""
+        """As commands are asked for it: all cores, or a few workers per GPU, unless a number is given."""
         return cls(default_workers() if workers is None else workers, engine, address, None, Progress(quiet=quiet))
 
     def check(self) -> None:

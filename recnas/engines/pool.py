@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from recnas.devices import be_worker, give_back_memory
 from recnas.engines.base import Work
 from recnas.engines.supervised import ONE_THREAD, Answer, Numbered, SupervisedEngine
 from recnas.errors import RecnasError, RunError
@@ -33,6 +34,7 @@ _PR_SET_PDEATHSIG = 1
 class _Worker:
     process: BaseProcess
     pipe: Connection
+    number: int  # among the workers of now; who replaces one has its number
     item: Numbered | None = None
 
 
@@ -75,17 +77,20 @@ class PoolEngine(SupervisedEngine[_Worker]):
         return [worker.process.pid for worker in self._pool if worker.process.pid is not None]
 
     def _idle(self) -> list[_Worker]:
+        if not self._pool:
+            give_back_memory()
         while len(self._pool) < self.workers:
-            self._pool.append(self._start())
+            taken = {worker.number for worker in self._pool}
+            self._pool.append(self._start(min(set(range(self.workers)) - taken)))
         return [worker for worker in self._pool if worker.item is None]
 
-    def _start(self) -> _Worker:
+    def _start(self, number: int) -> _Worker:
         _check_importable(self._work)
         here, there = self._context.Pipe()
         before = {name: os.environ.get(name) for name in ONE_THREAD}
         os.environ.update(ONE_THREAD)  # a spawned process inherits the environment of this moment
         try:
-            process = self._context.Process(target=_serve, args=(there, self._work, os.getpid()), daemon=True)
+            process = self._context.Process(target=_serve, args=(there, self._work, os.getpid(), number), daemon=True)
             with _main_hidden(), _interrupts_held():
                 process.start()
         finally:
@@ -95,7 +100,7 @@ class PoolEngine(SupervisedEngine[_Worker]):
                 else:
                     os.environ[name] = value
         there.close()
-        return _Worker(process, here)
+        return _Worker(process, here, number)
 
     def _give(self, worker: _Worker, item: Numbered) -> None:
         worker.item = item
@@ -119,7 +124,7 @@ class PoolEngine(SupervisedEngine[_Worker]):
 
     def _replace(self, worker: _Worker) -> None:
         worker.pipe.close()
-        fresh = self._start()
+        fresh = self._start(worker.number)
         self._pool[self._pool.index(worker)] = fresh
         self.replaced += 1
 
@@ -178,11 +183,12 @@ def _check_importable(work: Work) -> None:
     _Looking(io.BytesIO()).dump(work)
 
 
-def _serve(pipe: Connection, work: Work, parent: int) -> None:
+def _serve(pipe: Connection, work: Work, parent: int, number: int) -> None:
     """The life of a worker: open the work, then answer items until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # see _interrupts_held
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of a terminal: likewise
     _die_with(parent)
+    be_worker(number)
     with suppress(Stopped), listening((signal.SIGINT, signal.SIGHUP)):
         _answer(pipe, work)
 

@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from recnas.devices import give_back_memory, needs_device, share_of_gpu
 from recnas.engines.base import Work
 from recnas.engines.ray_cluster import connect, import_ray
 from recnas.engines.supervised import ONE_THREAD, TRIES, Answer, Numbered, SupervisedEngine
@@ -41,7 +42,8 @@ class _Worker:
 
 
 class RayEngine(SupervisedEngine[_Worker]):
-    """`workers` actors of one CPU each, started when the first item arrives.
+    """`workers` actors of one CPU each, and of their share of a GPU if the cluster has any and the work may use one,
+    started when the first item arrives.
 
     Args:
         address: None starts a cluster on this machine and ends it on `close`; "auto" or host:port joins a
@@ -85,15 +87,21 @@ class RayEngine(SupervisedEngine[_Worker]):
         for worker in self._pool:  # what a map that was not read to its end left behind
             if worker.item is not None:
                 worker.answer = worker.item = None
+        give_back_memory()
         while len(self._pool) < self.workers:
             self._pool.append(self._start())
 
     def _start(self) -> _Worker:
-        kind = self._ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_Actor)
+        kind = self._ray.remote(num_cpus=1, num_gpus=self._gpu_share(), max_restarts=0, max_task_retries=0)(_Actor)
         work = self._ray.cloudpickle.dumps(self._work)
         # In a list, Ray hands the reference on instead of fetching what it stands for.
         actor = kind.remote(work, [self._cargo] if self._cargo is not None else [], os.getcwd())
         return _Worker(actor, actor.hello.remote())
+
+    def _gpu_share(self) -> float:
+        """Ray hides the GPUs of a machine from actors that ask for none."""
+        many = int(self._ray.cluster_resources().get("GPU", 0))
+        return share_of_gpu(self.workers, many) if needs_device(getattr(self._work, "device", "cpu")) else 0.0
 
     def _idle(self) -> list[_Worker]:
         return [worker for worker in self._pool if worker.answer is None]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from recnas.devices import choose_device
 from recnas.evaluators.base import VALID_ACCURACY, Evaluation
 from recnas.evaluators.proxy import evaluate_by_proxies
 from recnas.evaluators.settings import VisionScoreSettings
@@ -52,15 +53,21 @@ class VisionProxyEvaluator:
     split: ImageSplit | None
     settings: VisionScoreSettings
 
+    @property
+    def device(self) -> str:
+        return self.settings.device
+
     def open(self) -> Callable[[dict[str, Any]], Evaluation]:
         from recnas.proxies.registry import get_proxies
         from recnas.proxies.sigeo import Lambdas
 
         settings = self.settings
+        device = choose_device(settings.device, "score.device")
         images = self.images.load()
         if self.split is not None:
             images = images.only(self.split.rows(len(images), "train"))
         batches = scoring_batches(images, settings.batch_size, settings.batches, settings.seed)
+        batches = [batch.to(device) for batch in batches]
         space, sizes = self.space.make(), settings.sizes(self.network)
         warmed = settings.warmup.data_share > 0
         proxies = get_proxies(settings.proxies, lambdas=Lambdas.for_case("vision", warmed=warmed))
@@ -68,7 +75,9 @@ class VisionProxyEvaluator:
         def call(described: dict[str, Any]) -> Evaluation:
             started = time.monotonic()
             arch = space.from_dict(described)
-            network = build_scored(self.space.name, arch, images.classes, images.side, settings.seed, **sizes)
+            network = build_scored(
+                self.space.name, arch, images.classes, images.side, settings.seed, device=device, **sizes
+            )
             losses = warm_network(network, images, settings.warmup, settings.seed)
             scored = evaluate_by_proxies(network, batches, proxies, settings.seed)
             warm = {"steps": len(losses), "first": losses[0], "last": losses[-1]} if losses else None
@@ -95,6 +104,10 @@ class ImageTrainWork:
     training: ImageTraining
     splits: tuple[Split, ...]
 
+    @property
+    def device(self) -> str:
+        return self.training.device
+
     def open(self) -> Callable[[TrainRequest], Training]:
         images = self.images.load()
         return lambda request: self.train(images, request)[0]
@@ -111,6 +124,7 @@ class ImageTrainWork:
             images.side,
             request.seed,
             auxiliary=settings.auxiliary > 0,
+            device=choose_device(settings.device, "train.device"),
             **self.network,
         )
         rows = self.split.rows(len(images), "train")[: settings.rows]
@@ -130,6 +144,10 @@ class ImageTrainingEvaluator:
 
     work: ImageTrainWork
     seed: int
+
+    @property
+    def device(self) -> str:
+        return self.work.device
 
     def open(self) -> Callable[[dict[str, Any]], Evaluation]:
         train = self.work.open()

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
+from recnas.devices import choose_device
 from recnas.errors import SpaceError
 from recnas.evaluators.base import Evaluation
 from recnas.evaluators.settings import ScoreSettings
@@ -89,12 +90,19 @@ class ProxyEvaluator:
     settings: ScoreSettings
     warmed: bool
 
+    @property
+    def device(self) -> str:
+        return self.settings.device
+
     def cargo(self) -> dict[str, Tensor]:
         """Weights and batches, for workers that do not see the file."""
         return load(Path(self.frozen)).tensors
 
     def open(self, cargo: dict[str, Tensor] | None = None) -> Callable[[dict[str, Any]], Evaluation]:
+        device = choose_device(self.settings.device, "score.device")
         tensors = self.cargo() if cargo is None else cargo
+        if device.type != "cpu":  # once per process: every candidate is a set of views into them
+            tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
         space = make_ctr_space(self.space)
         weights = {
             name.removeprefix("network/"): tensor for name, tensor in tensors.items() if name.startswith("network/")

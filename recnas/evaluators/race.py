@@ -20,8 +20,9 @@ from recnas.space.base import Space
 from recnas.space.settings import SpaceSettings, make_ctr_space
 from recnas.train.evaluate import evaluate
 from recnas.train.logits import write_logits
-from recnas.train.loop import FixedNetwork, NotFinite, Trainer
+from recnas.train.loop import FixedNetwork, Trainer
 from recnas.train.metrics import NotFiniteScores
+from recnas.train.pending import NotFinite
 from recnas.train.recipe import with_recipe
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import (
@@ -78,6 +79,10 @@ class RungWork:
     settings: TrainSettings
     rows: int | None
     folder: str
+
+    @property
+    def device(self) -> str:
+        return self.settings.device
 
     def open(self) -> Callable[[RungRequest], RungDone]:
         data = PreparedData.open(self.data)

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from recnas.config import Settings
+from recnas.devices import Device
 from recnas.errors import ConfigError
 from recnas.proxies.registry import get_proxies
 from recnas.proxies.sigeo import Lambdas
@@ -52,6 +53,7 @@ class ScoreSettings(Settings):
     batch_size: int = Field(512, ge=1)  # rows in each
     seed: int = Field(0, ge=0)  # of the choice of rows and of proxies that draw random numbers
     sigeo: LambdaSettings = LambdaSettings()
+    device: Device = "auto"  # where networks are scored; auto: a GPU if there is one
 
     _known = field_validator("proxies")(known_proxies)
 
@@ -91,6 +93,7 @@ class VisionScoreSettings(Settings):
     cells: int | None = Field(None, ge=1)  # per stage; of DARTS: in all; null: as the config has them
     seed: int = Field(0, ge=0)  # of the choice of images and of initial weights
     warmup: WarmNetwork = WarmNetwork()
+    device: Device = "auto"  # where networks are warmed and scored; auto: a GPU if there is one
 
     _known = field_validator("proxies")(known_proxies)
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from recnas.data.batch import Batch
 from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
 from recnas.errors import SpaceError
@@ -31,7 +32,7 @@ from recnas.train.evaluate import evaluate
 from recnas.train.loss import click_loss
 from recnas.train.schedule import Schedule
 from recnas.train.settings import SupernetSettings
-from recnas.train.setup import make_tables, net_shape
+from recnas.train.setup import choose_device, make_tables, net_shape
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,10 @@ class SharedWeightsEvaluator:
         tensors |= {f"table/{name}": table for name, table in embeddings.state_dict()["weights"].items()}
         return save(folder, 0, tensors, {}, made_from, keep=1)
 
+    @property
+    def device(self) -> str:
+        return self.train.device
+
     def cargo(self) -> dict[str, Tensor]:
         """Shared weights and tables, for workers that do not see the file."""
         return load(Path(self.frozen)).tensors
@@ -67,8 +72,11 @@ class SharedWeightsEvaluator:
         weights = {
             name.removeprefix("network/"): tensor for name, tensor in tensors.items() if name.startswith("network/")
         }
+        device = choose_device(self.train)
+        if device.type != "cpu":
+            weights = {name: tensor.to(device) for name, tensor in weights.items()}
         supernet = Supernet(space, net_shape(data.schema, self.train), tensors=weights)
-        embeddings = make_tables(data.schema, self.train, self.seed, torch.device("cpu"), supernet)
+        embeddings = make_tables(data.schema, self.train, self.seed, device, supernet)
         for name, table in embeddings.state_dict()["weights"].items():  # aliases of the live tables
             table.copy_(tensors[f"table/{name}"])
 
@@ -81,7 +89,7 @@ class SharedWeightsEvaluator:
             tuned = self._tune(candidate, embeddings, data)
             metrics = evaluate(
                 lambda dense, embedded: candidate.forward(tuned, dense, embedded), embeddings, data, "valid",
-                batch_size=self.train.eval_batch_size, rows=self.settings.valid_rows,
+                batch_size=self.train.eval_batch_size, rows=self.settings.valid_rows, device=device,
             )  # fmt: skip
             terms = {"auc": metrics["auc"]} if metrics["auc"] is not None else {}
             record = ScoreRecord(value=metrics["logloss"], terms=terms)
@@ -98,6 +106,7 @@ class SharedWeightsEvaluator:
         sums = {name: torch.zeros_like(params[name]) for name in head}
         schedule = Schedule("cosine", self.settings.lr, max(1, self.settings.steps), warmup=self.train.lr_rise_share)
         for step, batch in enumerate(self._batches(data)):
+            batch = batch.to(embeddings.device)
             logits = candidate.forward(params, batch.dense, embeddings.lookup(batch.ids))
             loss = click_loss(logits, batch.label, batch.weight)
             gradients = torch.autograd.grad(loss, [params[name] for name in head])
@@ -109,7 +118,7 @@ class SharedWeightsEvaluator:
                     params[name].addcdiv_(gradient, sums[name].sqrt().add_(self.train.eps), value=-rate)
         return {name: tensor.detach() for name, tensor in params.items()}
 
-    def _batches(self, data: PreparedData) -> Iterator[Any]:
+    def _batches(self, data: PreparedData) -> Iterator[Batch]:
         loader = BatchLoader(
             data, "train", self.settings.batch_size, shuffle=True, seed=stream_seed(self.seed, "head-tuning")
         )

@@ -18,8 +18,9 @@ from recnas.runs.records import Metrics, ScoreRecord
 from recnas.space.base import Space
 from recnas.space.settings import SpaceSettings, make_ctr_space
 from recnas.train.evaluate import evaluate
-from recnas.train.loop import FixedNetwork, NotFinite
+from recnas.train.loop import FixedNetwork
 from recnas.train.metrics import NotFiniteScores
+from recnas.train.pending import NotFinite
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import (
     NOT_THE_RESULT,
@@ -69,6 +70,10 @@ class TrainWork:
     splits: tuple[str, ...]
     folder: str | None = None
     rungs: tuple[float, ...] = ()
+
+    @property
+    def device(self) -> str:
+        return self.settings.device
 
     def open(self) -> Callable[[TrainRequest], Training]:
         data = PreparedData.open(self.data)
@@ -137,6 +142,10 @@ class TrainingEvaluator:
 
     work: TrainWork
     seed: int
+
+    @property
+    def device(self) -> str:
+        return self.work.device
 
     def open(self) -> Callable[[dict[str, Any]], Evaluation]:
         train = self.work.open()

@@ -159,5 +159,5 @@ def read_archs(path: Path | str) -> list[dict[str, Any]]:
 
 def _identity(settings: ScoreSettings, described: Sequence[dict[str, Any]]) -> str:
     # The first architecture stands for the list: a longer list of the same beginning continues the file.
-    facts = [settings.model_dump(mode="json"), described[:1]]
+    facts = [settings.model_dump(mode="json", exclude={"device"}), described[:1]]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]

@@ -58,6 +58,7 @@ def search(config: AnySearch, out: Path | str, how: Execution | None = None) -> 
 def search_task(task: Task, out: Path | str, how: Execution | None = None) -> SearchResult:
     """The same for a task that is made already."""
     how = how or Execution()
+    task.check_devices(how)
     if isinstance(task.config, CtrSearchConfig) and not (Path(out) / "manifest.json").exists():
         from recnas.tasks.forecast import check_fits, forecast
 

@@ -28,6 +28,8 @@ from recnas.model import observe
 from recnas.model.nasrec.init import attach
 from recnas.space.blueprint import Blueprint, Parameter, Pass, Shape, same_padding, walk
 
+Where = torch.device | str  # a device
+
 CHANNELS = 1  # the axis a batch normalisation keeps
 MOMENTUM = 0.1
 
@@ -37,14 +39,15 @@ class Network(nn.Module):
 
     Args:
         plan: what it is.
-        seed: the same seed gives the same initial weights, in every process.
+        seed: the same seed gives the same initial weights, in every process and on every device.
+        device: where the weights are.
     """
 
-    def __init__(self, plan: Blueprint, seed: int = 0) -> None:
+    def __init__(self, plan: Blueprint, seed: int = 0, device: Where = "cpu") -> None:
         super().__init__()
         self.plan = plan
         for parameter in walk(plan).parameters:
-            attach(self, parameter.name, nn.Parameter(initial(parameter, seed)))
+            attach(self, parameter.name, nn.Parameter(initial(parameter, seed).to(device)))
         self._params = dict(self.named_parameters())
 
     @property
@@ -76,16 +79,17 @@ class Trainable(nn.Module):
         drop_path: float = 0.0,
         auxiliary: bool = False,
         generator: torch.Generator | None = None,
+        device: Where = "cpu",
     ) -> None:
         super().__init__()
         self.plan, self.drop_path, self.has_auxiliary, self.generator = plan, drop_path, auxiliary, generator
         found = walk(plan, auxiliary)
         for parameter in found.parameters:
-            attach(self, parameter.name, nn.Parameter(initial(parameter, seed)))
+            attach(self, parameter.name, nn.Parameter(initial(parameter, seed).to(device)))
         for name, channels in found.norms:
             holder = _holder(self, name)
-            holder.register_buffer("running_mean", torch.zeros(channels))
-            holder.register_buffer("running_var", torch.ones(channels))
+            holder.register_buffer("running_mean", torch.zeros(channels, device=device))
+            holder.register_buffer("running_var", torch.ones(channels, device=device))
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         net = _TrainingPass(self)
@@ -94,8 +98,8 @@ class Trainable(nn.Module):
 
     def scored(self) -> Network:
         """A scored network with a copy of these weights; the second classifier is left out."""
-        network = Network(self.plan)
         mine = dict(self.named_parameters())
+        network = Network(self.plan, device=next(iter(mine.values())).device)
         with torch.no_grad():
             for name, leaf in network.params.items():
                 leaf.copy_(mine[name])

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from recnas.model.blueprint import Network, Trainable
+from recnas.model.blueprint import Network, Trainable, Where
 from recnas.space.networks import blueprint
 
 
-def build_scored(space: str, arch: Any, classes: int = 10, image: int = 32, seed: int = 0, **sizes: Any) -> Network:
+def build_scored(
+    space: str, arch: Any, classes: int = 10, image: int = 32, seed: int = 0, device: Where = "cpu", **sizes: Any
+) -> Network:
     """A network to be scored: `params` and a pure `forward(params, (images,))`."""
-    return Network(blueprint(space, arch, classes, image, **sizes), seed)
+    return Network(blueprint(space, arch, classes, image, **sizes), seed, device)
 
 
 def build_trainable(
@@ -29,7 +31,8 @@ def build_trainable(
     seed: int = 0,
     drop_path: float = 0.0,
     auxiliary: bool = False,
+    device: Where = "cpu",
     **sizes: Any,
 ) -> Trainable:
     """The same network as a module that trains: running statistics, and for DARTS drop-path and a second head."""
-    return Trainable(blueprint(space, arch, classes, image, **sizes), seed, drop_path, auxiliary)
+    return Trainable(blueprint(space, arch, classes, image, **sizes), seed, drop_path, auxiliary, device=device)

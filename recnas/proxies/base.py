@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, Self, TypeVar
 
+import torch
 from torch import Tensor
 
 from recnas.errors import RecnasError
@@ -107,6 +108,21 @@ class Proxy(ABC):
 
 
 WORST = 1e30
+
+
+def read(scalars: Sequence[Tensor]) -> list[float]:
+    """Their values. A host waits for a device whenever it reads from it: here once for all of them."""
+    if not scalars or scalars[0].device.type == "cpu":
+        return [float(one) for one in scalars]
+    values: list[float] = torch.stack([one.detach().double() for one in scalars]).tolist()
+    return values
+
+
+def check_all_finite(named: Mapping[str, Tensor], what: str = "the gradient") -> None:
+    """`check_finite` of every tensor, on a device with one look."""
+    for (name, tensor), total in zip(named.items(), read([tensor.sum() for tensor in named.values()])):
+        if not math.isfinite(total):
+            check_finite(name, tensor, what)
 
 
 def check_finite(name: str, tensor: Tensor, what: str = "the gradient") -> None:

@@ -14,18 +14,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from recnas.proxies.base import Stats, check_finite
+from recnas.proxies.base import ProxyError, Stats, check_finite, read
 from recnas.proxies.network import mean_loss
 
 # A gradient entry is a sum over a batch in float32: below this share of its size a spread is rounding noise.
 NOISE = 1e-6
 # Entries handled at a time: five tensors of them fit into the second-level cache of a core.
 _IN_CACHE = 2**16
+SUMMED = ("ratio", "varying", "squared_weights", "first_squared", "first_snip")  # fields of `ParameterMoments`
+
+Number = Any  # a float, or a scalar that is still on a device
 
 
 @dataclass
@@ -60,7 +63,7 @@ class GradientMoments:
         names = list(stats.network.params)
         leaves = [stats.network.params[name] for name in names]
         moments: list[_LeafMoments] = []
-        losses = []
+        losses: list[Number] = []
         for gradients, loss in batch_gradients(stats, leaves):
             losses.append(loss)
             if not moments:
@@ -72,7 +75,27 @@ class GradientMoments:
         for moment in moments:
             name = stats.group_of(moment.name)
             moment.add_to(grouped.setdefault(name, ParameterMoments(name, moment.leaf.dim() > 1)))
-        return cls(list(grouped.values()), tuple(losses))
+        return cls._read(list(grouped.values()), losses)
+
+    @classmethod
+    def _read(cls, parameters: list[ParameterMoments], losses: list[Number]) -> Self:
+        """From sums that are still on a device to numbers, in one look; on a CPU they are numbers already."""
+        if not any(isinstance(loss, Tensor) for loss in losses):
+            return cls(parameters, tuple(losses))
+        scalars = list(losses)
+        for one in parameters:
+            scalars += [getattr(one, name) for name in SUMMED] + list(one.dots)
+        values = iter(read([torch.as_tensor(x, dtype=torch.float64, device=losses[0].device) for x in scalars]))
+        found = tuple(next(values) for _ in losses)
+        if not all(map(math.isfinite, found)):
+            raise _not_finite("(the loss)", "the value")
+        for one in parameters:
+            for name in SUMMED:
+                setattr(one, name, next(values))
+            one.varying, one.dots = int(one.varying), tuple(next(values) for _ in one.dots)
+            if not all(map(math.isfinite, one.dots)):
+                raise _not_finite(one.name, "the gradient")
+        return cls(parameters, found)
 
     def weights(self) -> Iterator[ParameterMoments]:
         """Matrices and filters only: what zero-cost metrics traditionally sum over."""
@@ -84,20 +107,25 @@ class GradientMoments:
         return tuple(map(sum, zip(*(moments.dots for moments in self.parameters))))
 
 
-def batch_gradients(stats: Stats, leaves: Sequence[Tensor]) -> Iterator[tuple[list[Tensor], float]]:
+def _not_finite(name: str, what: str) -> ProxyError:
+    return ProxyError(
+        f"{what} of parameter {name!r} holds values that are NaN or infinite.",
+        "The weights have diverged or the inputs are not finite: check the warm-up's learning rate and the data.",
+    )
+
+
+def batch_gradients(stats: Stats, leaves: Sequence[Tensor]) -> Iterator[tuple[list[Tensor], Number]]:
     """Gradient of the mean loss of each batch, and that loss; a leaf the loss does not depend on gives zeros."""
     for batch in stats.batches:
         with torch.enable_grad():
             loss = mean_loss(stats.network.forward(stats.network.params, batch.inputs), batch)
             if not loss.requires_grad:  # no parameter reaches the logits
-                yield [torch.zeros_like(leaf) for leaf in leaves], float(loss)
+                yield [torch.zeros_like(leaf) for leaf in leaves], _number(loss)
                 continue
             found = torch.autograd.grad(loss, list(leaves), allow_unused=True)
-        check_finite("(the loss)", loss.detach(), "the value")
-        yield (
-            [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, found)],
-            float(loss.detach()),
-        )
+        if loss.device.type == "cpu":
+            check_finite("(the loss)", loss.detach(), "the value")
+        yield [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, found)], _number(loss)
 
 
 class _LeafMoments:
@@ -134,12 +162,13 @@ class _LeafMoments:
             spread = squares.addcmul_(sums, sums, value=-1 / k).div_(k).clamp_(min=0).sqrt_()
             varies = spread > size * NOISE
             total.ratio += _sum(torch.where(varies, size / spread, 0.0))
-            total.varying += int(varies.sum())
+            varying: Number = varies.sum()
+            total.varying += int(varying) if varying.device.type == "cpu" else varying
 
-    def _dot(self, gradient: Tensor) -> float:
+    def _dot(self, gradient: Tensor) -> Number:
         """theta . g, which is a number only if every entry of g is one."""
         found = sum(_sum(leaf * g) for leaf, g in _pieces(self.leaf, gradient))
-        if not math.isfinite(found):
+        if not isinstance(found, Tensor) and not math.isfinite(found):
             check_finite(self.name, gradient)
         return found
 
@@ -154,6 +183,11 @@ def _pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     yield from zip(*(tensor.split(rows) for tensor in tensors))
 
 
-def _sum(x: Tensor) -> float:
+def _number(scalar: Tensor) -> Number:
+    """A float; on a device it stays there, until `GradientMoments._read`."""
+    return float(scalar.detach()) if scalar.device.type == "cpu" else scalar.detach()
+
+
+def _sum(x: Tensor) -> Number:
     """A sum in float64 of rows summed in float32: a copy of `x` in float64 would cost more than everything else."""
-    return float((x.sum(-1) if x.dim() > 1 else x).sum(dtype=torch.float64))
+    return _number((x.sum(-1) if x.dim() > 1 else x).sum(dtype=torch.float64))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from recnas.proxies.base import Proxy, Score, Stats, check_finite
+from recnas.proxies.base import Proxy, Score, Stats, check_all_finite, check_finite, read
 from recnas.proxies.network import mean_loss
 from recnas.proxies.recorded_pass import dead_reason
 from recnas.proxies.saliency import NO_GRADIENT
@@ -38,11 +38,11 @@ class Grasp(Proxy):
             if not products:
                 return self.degenerate("the loss has no second derivative in the weights")
             second = torch.autograd.grad(torch.stack(products).sum(), weights, allow_unused=True)
+        reached = {name: (weight, hg) for name, weight, hg in zip(names, weights, second) if hg is not None}
+        check_all_finite({name: hg for name, (_, hg) in reached.items()}, "the Hessian-vector product")
         signed = 0.0
-        for name, weight, hg in zip(names, weights, second):
-            if hg is not None:
-                check_finite(name, hg, "the Hessian-vector product")
-                signed -= float((weight.detach() * hg).sum(dtype=torch.float64))
+        for part in read([(weight.detach() * hg).sum(dtype=torch.float64) for weight, hg in reached.values()]):
+            signed -= part
         if signed == 0.0:
             return self.degenerate("the Hessian of the loss vanishes on its gradient", {"signed": 0.0})
         return Score(len(batch) * abs(signed), {"signed": signed})

@@ -29,7 +29,7 @@ class Naswot(Proxy):
         if not taped.before_relu:
             return self.degenerate("the network reports no ReLU")
         m = len(taped)
-        same = torch.zeros(m, m, dtype=torch.float64)
+        same = torch.zeros(m, m, dtype=torch.float64, device=taped.logits.device)
         # One activation may be reported by several readers, each of which has its own in the papers' networks.
         times = Counter((id(before), axis) for before, axis in taped.before_relu)
         for before, axis in {(id(before), axis): (before, axis) for before, axis in taped.before_relu}.values():

@@ -32,6 +32,10 @@ class ScoringBatch:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def to(self, device: torch.device | str) -> ScoringBatch:
+        weights = None if self.weights is None else self.weights.to(device)
+        return ScoringBatch(tuple(x.to(device) for x in self.inputs), self.labels.to(device), weights)
+
 
 class ScoredNetwork(Protocol):
     """Parameters by name and a pure function of them."""

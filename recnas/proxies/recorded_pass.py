@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from recnas.model.observe import ConvUse, LinearUse, Observed, listen
-from recnas.proxies.base import ProxyError, Stats, check_finite
+from recnas.proxies.base import ProxyError, Stats, check_all_finite, check_finite, read
 from recnas.proxies.network import mean_loss, true_logits
 
 K = TypeVar("K")
@@ -41,7 +41,7 @@ def dead_reason(logits: Tensor) -> str | None:
         return None
     spread = (logits.amax(0) - logits.amin(0)).max()
     rounding = 8 * torch.finfo(logits.dtype).eps * logits.abs().max()
-    return CONSTANT_LOGITS if float(spread) <= float(rounding) else None
+    return CONSTANT_LOGITS if bool(spread.double() <= rounding.double()) else None
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,7 @@ class RecordedPass:
         found = _gradients(loss, [*self.params.values(), *self.outputs.values()])
         by_name = _present(names, found[: len(names)])
         outputs = _present(ids, found[len(names) :])
-        for name, gradient in by_name.items():
-            check_finite(name, gradient)
+        check_all_finite(by_name)
         self._check_reports(by_name, outputs)
         return Gradients(by_name, outputs)
 
@@ -130,8 +129,9 @@ class RecordedPass:
         """A weight with a gradient whose reported output has none means the network reported another tensor."""
         reached = {id(use.weight) for use in self.layers if id(use.output) in outputs}
         unreached = {id(use.weight) for use in self.layers} - reached
-        for name, gradient in by_name.items():
-            if id(self.params[name]) in unreached and bool(gradient.any()):
+        doubtful = [name for name in by_name if id(self.params[name]) in unreached]
+        for name, found in zip(doubtful, read([by_name[name].any() for name in doubtful])):
+            if found:
                 raise ProxyError(
                     f"the network reports an output of parameter {name!r} that its logits do not depend on.",
                     "Report to recnas.model.observe the very tensor the next layer reads, not a copy or a view of it.",
@@ -178,6 +178,7 @@ class FirstGradient:
     def compute(cls, stats: Stats) -> Self:
         taped = stats.get(RecordedPass)
         grouped: dict[str, ParameterSums] = {}
+        owners, scalars = list[ParameterSums](), list[Tensor]()
         on_layers = {id(tensor) for use in taped.layers for tensor in (use.weight, use.bias) if tensor is not None}
         for name, leaf in taped.params.items():
             group = stats.group_of(name)
@@ -187,9 +188,13 @@ class FirstGradient:
             if gradient is None:
                 continue
             product = leaf.detach() * gradient
-            sums.squared_gradient += float(gradient.square().sum(dtype=torch.float64))
-            sums.snip += float(product.abs().sum(dtype=torch.float64))
-            sums.dot += float(product.sum(dtype=torch.float64))
+            owners.append(sums)
+            scalars += [one.sum(dtype=torch.float64) for one in (gradient.square(), product.abs(), product)]
+        values = iter(read(scalars))
+        for sums in owners:
+            sums.squared_gradient += next(values)
+            sums.snip += next(values)
+            sums.dot += next(values)
         return cls(list(grouped.values()), taped.dead)
 
     def weights(self) -> list[ParameterSums]:

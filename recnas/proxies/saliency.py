@@ -11,9 +11,10 @@ from collections import defaultdict
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from recnas.model.observe import ConvUse, LinearUse
-from recnas.proxies.base import Proxy, Score, Stats
+from recnas.proxies.base import Proxy, Score, Stats, read
 from recnas.proxies.recorded_pass import FirstGradient, RecordedPass
 
 NO_GRADIENT = "the gradient of every weight is zero: no live path from a parameter to the loss"
@@ -109,9 +110,10 @@ class L2Norm(Proxy):
 
     def score(self, stats: Stats) -> Score:
         squares: dict[str, float] = defaultdict(float)
-        for name, leaf in stats.network.params.items():
-            if leaf.dim() > 1:
-                squares[stats.group_of(name)] += float(leaf.detach().square().sum(dtype=torch.float64))
+        weights = {name: leaf.detach() for name, leaf in stats.network.params.items() if leaf.dim() > 1}
+        sums = read([leaf.square().sum(dtype=torch.float64) for leaf in weights.values()])
+        for name, square in zip(weights, sums):
+            squares[stats.group_of(name)] += square
         if not any(squares.values()):
             return self.degenerate("the network has no weights, or all of them are zero")
         return Score(sum(map(math.sqrt, squares.values())))
@@ -136,7 +138,7 @@ class Fisher(Proxy):
         for use in taped.layers:
             if id(use.output) in gradients:
                 readers[id(use.output)].append(use)
-        value = 0.0
+        scalars, factors = list[Tensor](), list[float]()
         for output, uses in readers.items():
             use = uses[0]
             product = use.output.detach() * gradients[output]
@@ -144,6 +146,9 @@ class Fisher(Proxy):
             product = product.movedim(axes, (0, 1))
             if product.dim() > 2:
                 product = product.flatten(2).sum(2)
-            per_channel = sum(each.weight[0].numel() for each in uses)
-            value += 0.5 * per_channel * float(product.square().sum(dtype=torch.float64)) / len(taped)
+            factors.append(0.5 * sum(each.weight[0].numel() for each in uses))
+            scalars.append(product.square().sum(dtype=torch.float64))
+        value = 0.0
+        for factor, square in zip(factors, read(scalars)):
+            value += factor * square / len(taped)
         return Score(value) if value > 0 else self.degenerate(NO_GRADIENT)

@@ -7,7 +7,7 @@ import math
 import torch
 
 from recnas.model.observe import without_norms
-from recnas.proxies.base import Proxy, Score, Stats
+from recnas.proxies.base import Proxy, Score, Stats, read
 
 NO_SIGNAL = "no signal from the inputs reaches the logits"
 
@@ -34,10 +34,10 @@ class SynFlow(Proxy):
         gradients = torch.autograd.grad(signal, [*weights, *inputs], allow_unused=True)
         if not any(g is not None and bool(g.any()) for g in gradients[len(weights) :]):
             return self.degenerate(NO_SIGNAL)  # what flows starts at biases
+        flows = [(weight.detach() * g).abs().sum() for weight, g in zip(weights, gradients) if g is not None]
         value = 0.0
-        for weight, gradient in zip(weights, gradients):
-            if gradient is not None:
-                value += float((weight.detach() * gradient).abs().sum())
+        for flow in read(flows):
+            value += flow
         if not math.isfinite(value):
             return self.degenerate("the signal overflows float64 without normalisations")
         if value == 0.0:

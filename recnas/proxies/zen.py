@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from recnas.model.observe import NormUse, Observed, listen
-from recnas.proxies.base import Proxy, ProxyError, Score, Stats
+from recnas.proxies.base import Proxy, ProxyError, Score, Stats, read
 
 SMALL = 0.01  # size of the change
 
@@ -39,7 +39,7 @@ class Zen(Proxy):
         assert there.features is not None
         rows = len(shapes[0])
         change = float((there.features - here.features).abs().sum(dtype=torch.float64)) / rows
-        variances = [_mean_variance(use) for use in here.norms]
+        variances = read([_mean_variance(use) for use in here.norms])
         if not all(map(math.isfinite, (change, *variances))):
             return self.degenerate("activations overflow under Gaussian weights")
         if change <= 0 or min(variances, default=1.0) <= 0:
@@ -65,11 +65,12 @@ def _fresh(name: str, leaf: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _gaussian(like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.randn(like.shape, generator=generator, dtype=like.dtype)
+    """The same numbers on every device."""
+    return torch.randn(like.shape, generator=generator, dtype=like.dtype).to(like.device)
 
 
-def _mean_variance(use: NormUse) -> float:
+def _mean_variance(use: NormUse) -> Tensor:
     """Population variance over all axes but the kept ones, averaged over those."""
     kept = {axis % use.input.dim() for axis in use.kept}
     over = [axis for axis in range(use.input.dim()) if axis not in kept]
-    return float(use.input.double().var(over, correction=0).mean())
+    return use.input.double().var(over, correction=0).mean()

@@ -9,7 +9,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-# Where things lie and how often a checkpoint is written change no figure: a run may go on with others.
+# Where things lie and how often a checkpoint is written change no figure, and the device none beyond rounding: a run
+# may go on with others.
 MAY_DIFFER = (
     "data.path",
     "data.absolute",
@@ -19,6 +20,7 @@ MAY_DIFFER = (
     "config.scores",
     "config.images.path",
     "*.checkpoint_seconds",
+    "*.device",
 )
 # They follow from the config, which is compared; a reader should not need the settings' classes to know them.
 _FOLLOW = (

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, field_validator, model_serializer
 
 from recnas.config import Settings
+from recnas.devices import Device
 
 
 class SearcherSettings(Settings):
@@ -207,4 +208,13 @@ class LimitSettings(Settings):
     embedding_mb: float | None = Field(None, gt=0)  # of the embedding tables
     latency_ms_1: float | None = Field(None, gt=0)  # measured, batch of 1
     latency_ms_512: float | None = Field(None, gt=0)  # measured, batch of 512
+    latency_on: Device = "cpu"  # where latency is measured: where the model will serve; cpu: one thread, cuda: a GPU
     tries: int = Field(2000, ge=1)  # draws before giving up
+
+    @model_serializer(mode="wrap")
+    def _as_before_where_nothing_is_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Runs that were begun without this setting go on."""
+        found: dict[str, Any] = handler(self)
+        if found.get("latency_on") == "cpu":
+            del found["latency_on"]
+        return found

@@ -26,6 +26,7 @@ import torch
 
 from recnas.config import nearest
 from recnas.data.raw.encoder import EncodedRows, RawEncoder
+from recnas.devices import choose_device
 from recnas.errors import ConfigError, DataError
 from recnas.files import make_place, part_of
 from recnas.progress import Progress
@@ -44,6 +45,7 @@ def predict(
     data: Path | str | None = None,
     side: tuple[str, ...] = (),
     batch: int | None = None,
+    device: str = "cpu",
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Predict every row of `raw`; see `load_trained` for `spec`. Returns the counts and the metrics.
@@ -52,12 +54,13 @@ def predict(
         out: a .parquet or .csv file for the predictions; without it only the figures are made.
         data: the prepared data, if they are not where they were.
         batch: rows per forward pass (default: the batch size of evaluation in training).
+        device: where the model computes: auto, cpu, cuda or cuda:N.
     """
     progress = progress or Progress(quiet=True)
     if batch is not None and batch < 1:
         raise ConfigError(f"--batch must be at least 1 (got {batch}).")
     target = None if out is None else _target(Path(out), [Path(path) for path in raw])
-    model = load_trained(spec, data)
+    model = load_trained(spec, data, device=choose_device(device, "--device"))
     rows = RawEncoder(model.data(data), raw, side)
     if target is None and not rows.labelled:
         raise ConfigError(

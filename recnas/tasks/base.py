@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from recnas.devices import choose_device
 from recnas.engines.base import Work
 from recnas.engines.execution import Execution
 from recnas.runs.folder import RunDir
@@ -102,6 +103,16 @@ class Task(ABC):
 
     def describe(self, arch: Any) -> dict[str, Any]:
         return self.space.to_dict(arch)
+
+    def devices(self) -> Mapping[str, str]:
+        """Which device every phase asks for, by the name of the setting."""
+        return {}
+
+    def check_devices(self, how: Execution) -> None:
+        """Before anything is spent: a GPU that is asked for must be there. On a Ray cluster it may be elsewhere."""
+        if how.address is None:
+            for setting, asked in self.devices().items():
+                choose_device(asked, setting)
 
     def warn(self, how: Execution) -> None:  # noqa: B027 - nothing to say by default
         """Say what a user should know of the data before time is spent on them."""

@@ -99,15 +99,26 @@ class CtrTask(Task):
         }
 
     def measure(self, arch: NasrecArch) -> Mapping[str, float]:
-        return latency_ms(*self._timed(arch))
+        return latency_ms(*self._timed(arch), on=self.limits.latency_on)
 
     def latency(self, arch: NasrecArch) -> Mapping[str, float]:
         """As comparisons measure it."""
-        return latency_percentiles(*self._timed(arch))
+        return latency_percentiles(*self._timed(arch), on=self.limits.latency_on)
 
     def _timed(self, arch: NasrecArch) -> tuple[Subnet, int, int, int]:
         shape = net_shape(self.data.schema, self.config.final.train)
         return Subnet(arch, shape), shape.n_dense, shape.n_sparse, arch.table_width(shape.width)
+
+    def devices(self) -> Mapping[str, str]:
+        config = self.config
+        found = {"supernet.device": config.supernet.device} if config.needs_supernet else {}
+        if config.evaluator == "training":
+            found["query_training.train.device"] = config.query_training.train.device
+        elif config.evaluator == "proxy":
+            found["score.device"] = config.score.device
+        if config.final.retrain_settings is not None:
+            found["final.retrain_settings.device"] = config.final.retrain_settings.device
+        return found | {"final.train.device": config.final.train.device, "limits.latency_on": self.limits.latency_on}
 
     def warn(self, how: Execution) -> None:
         warn_of_data(self.data, how.progress)

@@ -70,6 +70,13 @@ class ImagesTask(Task):
         found = cost(self.config.space.name, arch, self.images.classes, self.images.side, **self.config.space.network)
         return {"params": found.params, "macs": found.macs, "flops": 2 * found.macs}
 
+    def devices(self) -> Mapping[str, str]:
+        config = self.config
+        found = {"final.train.device": config.final.train.device}
+        if config.evaluator == "proxy":
+            return found | {"score.device": config.score.device}
+        return found | {"query_training.device": config.query_training.device}
+
     def evaluator(self, run: RunDir) -> Work:
         if self.config.evaluator == "proxy":
             return self._by_proxies(self.config.score.proxies)

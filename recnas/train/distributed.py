@@ -33,7 +33,7 @@ from torch import Tensor
 from recnas.data.batch import Batch
 from recnas.data.rank_batch import PartBatch
 from recnas.errors import ConfigError, RecnasError, RunError
-from recnas.train.loop import NotFinite, Trainer, is_finite
+from recnas.train.loop import Trainer
 from recnas.train.loss import click_loss_sum
 from recnas.train.slice_optim import global_norm, gradients, scale_to
 
@@ -261,8 +261,9 @@ class RankTrainer(Trainer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.ranks = current_ranks()
+        self.pending.every = 1  # the norms of shards are added up on the host anyway
 
-    def _train(self, batch: Batch) -> float:
+    def _train(self, batch: Batch) -> None:
         assert isinstance(batch, PartBatch)
         settings = self.settings
         rate = self.rate()
@@ -280,15 +281,12 @@ class RankTrainer(Trainer):
         grads = gradients(slices)
         total = loss.detach()
         self.ranks.sum_([*grads, total])
-        value = float(total)
-        if not is_finite(value):
-            raise NotFinite(value, self.step, self.loader.state_dict())
+        self._look_at(total)
         scale = 1.0
         if settings.clip is not None:
             squares = self.ranks.sum(float(lookup.table_gradient().norm().double()) ** 2)
             scale = scale_to((global_norm(grads) ** 2 + squares) ** 0.5, settings.clip)
         self._step(slices, lookup, rate, scale)
-        return value
 
     def load(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Continue from what the first process has read; others pass anything. Collective."""

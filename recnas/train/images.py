@@ -15,8 +15,10 @@ import numpy as np
 from pydantic import Field
 
 from recnas.config import Settings
+from recnas.devices import Device
 from recnas.errors import DataError
 from recnas.seeds import stream
+from recnas.train.pending import NotFinite, PendingLosses
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,6 +79,8 @@ class Sgd(Settings):
 class ImageTraining(Sgd):
     """How one network is trained from scratch."""
 
+    device: Device = "auto"  # auto: a GPU if there is one
+
     epochs: int = Field(2, ge=1)  # passes over the images; the rate falls along a cosine
     rows: int | None = Field(None, ge=1)  # training images; null: all of that split
     augment: bool = True  # crops of images with a border, and mirrors
@@ -114,18 +118,23 @@ def run_sgd(
         weight_decay=settings.weight_decay,
         nesterov=settings.momentum > 0,
     )
-    losses: list[float] = []
-    for pixels, labels in batches:
-        if rate_at is not None:
-            sgd.param_groups[0]["lr"] = rate_at(len(losses))
-        loss = loss_of(pixels, labels)
-        losses.append(loss.item())
-        if not math.isfinite(losses[-1]):
-            break
-        sgd.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, settings.clip)
-        sgd.step()
+    device = parameters[0].device
+    pending, losses = PendingLosses(device), list[float]()
+    try:
+        for step, (pixels, labels) in enumerate(batches):
+            if rate_at is not None:
+                sgd.param_groups[0]["lr"] = rate_at(step)
+            loss = loss_of(pixels.to(device, non_blocking=True), labels.to(device, non_blocking=True))
+            pending.add(loss.detach(), step, {"epoch": 0, "batch": step})
+            if pending.due:
+                losses += pending.read()
+            sgd.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(parameters, settings.clip)
+            sgd.step()
+        losses += pending.read()
+    except NotFinite as error:
+        losses += [*error.before, error.value]
     sgd.zero_grad()  # whoever comes next starts without gradients
     return losses
 
@@ -169,7 +178,7 @@ def warm_rows(rows: int, settings: WarmNetwork, seed: int) -> np.ndarray:
 
 
 def train_network(model: Any, images: ImageSet, rows: np.ndarray, settings: ImageTraining, seed: int) -> list[float]:
-    """Train a module in place on `rows`; the loss of every step."""
+    """Train a module in place on `rows`, where its weights are; the loss of every step."""
     import torch
     import torch.nn.functional as F
 
@@ -180,7 +189,8 @@ def train_network(model: Any, images: ImageSet, rows: np.ndarray, settings: Imag
             "Use smaller batches or more images.",
         )
     total = steps * settings.epochs
-    model.generator = torch.Generator().manual_seed(seed)
+    device = next(model.parameters()).device
+    model.generator = torch.Generator(device).manual_seed(seed)
     model.train()
 
     def batches() -> Iterator[Batch]:
@@ -224,9 +234,10 @@ def accuracy(model: Any, images: ImageSet, rows: np.ndarray, batch_size: int = 2
     import torch
 
     model.eval()
-    right = 0
+    device = next(model.parameters()).device
+    right = torch.zeros((), dtype=torch.int64, device=device)
     with torch.no_grad():
         for start in range(0, len(rows), batch_size):
             pixels, labels = images.take(rows[start : start + batch_size])
-            right += int((model(pixels).argmax(1) == labels).sum())
-    return 100.0 * right / len(rows)
+            right += (model(pixels.to(device)).argmax(1) == labels.to(device)).sum()
+    return 100.0 * int(right) / len(rows)

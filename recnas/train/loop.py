@@ -19,13 +19,15 @@ from recnas.data.joined_loader import JoinedLoader
 from recnas.data.loader import BatchLoader
 from recnas.errors import RunError
 from recnas.model.embeddings import Embeddings, Lookup
+from recnas.model.embeddings.base import Scale
 from recnas.model.nasrec.supernet import Supernet
 from recnas.space.nasrec.plan import HEAD_WEIGHT
 from recnas.train.loss import click_loss
 from recnas.train.paths import PathSampler
+from recnas.train.pending import PendingLosses
 from recnas.train.schedule import Schedule
 from recnas.train.settings import TrainSettings
-from recnas.train.slice_optim import Slice, SliceAdagrad, SliceAdamW, SliceOptimizer, clip_scale, gradients
+from recnas.train.slice_optim import Slice, SliceAdagrad, SliceAdamW, SliceOptimizer, clip_factor, gradients
 from recnas.train.watch import Watch
 
 Network = Callable[[Tensor, Tensor], Tensor]  # (dense [B, I], embedded [B, F, D]) -> logits [B]
@@ -153,24 +155,42 @@ class Trainer:
         self.curve: list[tuple[int, float]] = []
         self.loss_sum = 0.0  # since its last point
         self.loss_steps = 0
+        self.last_loss = 0.0  # of those that were read
+        self.pending = PendingLosses(device)
         self.autocast = _autocast(settings, device)
 
     def run(self, on_step: Callable[[Trainer, float], None] | None = None, until: int | None = None) -> None:
         """Train until `total_steps`, or only `until` so many, or until `ended`.
 
-        `on_step(trainer, loss)` is called after every step.
+        `on_step(trainer, loss)` is called after every step, with the last loss that was read: on a CPU that of the step.
         """
         for batch in self._batches(self.total_steps if until is None else min(until, self.total_steps)):
-            loss = self._train(batch.to(self.device, non_blocking=True))
-            self.loss_sum += loss
-            self.loss_steps += 1
+            self._train(batch.to(self.device, non_blocking=True))
             self.step += 1
             if self.average is not None:
                 self._average(self.average)
             if on_step is not None:
-                on_step(self, loss)
+                on_step(self, self.last_loss)
             if self.ended:
-                return
+                break
+        self.settle()
+
+    def settle(self) -> None:
+        """Read the losses that are not read yet: before anything is kept, evaluated or ended.
+
+        Raises:
+            NotFinite: names the first step whose loss is not a number.
+        """
+        for loss in self.pending.read():
+            self.loss_sum += loss
+            self.loss_steps += 1
+            self.last_loss = loss
+
+    def _look_at(self, loss: Tensor) -> None:
+        """The loss of this step, now or later; on a CPU before anything is changed by it."""
+        self.pending.add(loss.detach(), self.step, self.loader.state_dict())
+        if self.pending.due:
+            self.settle()
 
     def _batches(self, last: int) -> Iterator[Batch]:
         while self.step < last and not self.ended:
@@ -200,7 +220,8 @@ class Trainer:
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Within, the network has its averaged weights, if there are such."""
+        """Within, the network has its averaged weights, if there are such. Whoever evaluates comes by here."""
+        self.settle()
         if self.average is None:
             yield
             return
@@ -224,7 +245,7 @@ class Trainer:
             storage.copy_(others[name])
             others[name].copy_(held)
 
-    def _train(self, batch: Batch) -> float:
+    def _train(self, batch: Batch) -> None:
         settings = self.settings
         rate = self.rate()
         network, slices = self.trainee.at_step(self.step)
@@ -234,21 +255,18 @@ class Trainer:
             logits = network(batch.dense, lookup.leaf)
         loss = click_loss(logits.float(), batch.label, batch.weight)
         loss.backward()
-        value = float(loss.detach())
-        if not is_finite(value):
-            raise NotFinite(value, self.step, self.loader.state_dict())
-        scale = 1.0
+        self._look_at(loss)
+        scale: Scale = 1.0
         if settings.clip is not None:
-            scale = clip_scale([*gradients(slices), lookup.table_gradient()], settings.clip)
+            scale = clip_factor([*gradients(slices), lookup.table_gradient()], settings.clip)
         self._step(slices, lookup, rate, scale)
-        return value
 
     def _set_table_rate(self, rate: float) -> None:
         """Before the lookup: fused kernels take their rate along in the forward pass."""
         own = self.settings.embeddings.lr
         self.embeddings.set_lr(rate if own is None else rate / self.settings.lr * own)
 
-    def _step(self, slices: list[Slice], lookup: Lookup, rate: float, scale: float) -> None:
+    def _step(self, slices: list[Slice], lookup: Lookup, rate: float, scale: Scale) -> None:
         shares = self.trainee.lr_shares
         for name, share in shares.items():
             self.optimizer.step([one for one in slices if one[2] == name], rate * share, scale)
@@ -257,6 +275,7 @@ class Trainer:
 
     def take_mean_loss(self) -> float | None:
         """Mean training loss since the last call."""
+        self.settle()
         mean = self.loss_sum / self.loss_steps if self.loss_steps else None
         self.loss_sum, self.loss_steps = 0.0, 0
         return mean
@@ -283,6 +302,7 @@ class Trainer:
 
     def facts(self) -> dict[str, Any]:
         """The rest of the state, as JSON."""
+        self.settle()
         return {
             "step": self.step,
             "total_steps": self.total_steps,
@@ -323,6 +343,7 @@ class Trainer:
         self._go_to(facts)
 
     def _go_to(self, facts: Mapping[str, Any]) -> None:
+        self.pending.forget()
         self.loader.load_state_dict(facts["position"])
         self.step = int(facts["step"])
         self.embeddings.set_steps(int(facts["table_steps"]))
@@ -333,23 +354,6 @@ class Trainer:
         self.loss_sum, self.loss_steps = float(facts["loss_sum"]), int(facts["loss_steps"])
 
 
-class NotFinite(RunError):
-    """The loss is not a number any more; nothing after the last checkpoint was kept."""
-
-    def __init__(self, value: float, step: int, position: Mapping[str, int]) -> None:
-        super().__init__(
-            f"The training loss became {value} at step {step + 1} (epoch {position['epoch']}, batch {position['batch']}).",
-            "The last checkpoint is from before that. Lower the setting lr or set clip, and start a new run.",
-        )
-
-    def __reduce__(self) -> tuple:
-        return (RunError, (self.what, self.fix))
-
-
-def is_finite(value: float) -> bool:
-    return value == value and value not in (float("inf"), float("-inf"))
-
-
 def _optimizer(storages: Mapping[str, Tensor], settings: TrainSettings) -> SliceOptimizer:
     if settings.optimizer == "adagrad":
         return SliceAdagrad(storages, eps=settings.eps)
@@ -357,11 +361,7 @@ def _optimizer(storages: Mapping[str, Tensor], settings: TrainSettings) -> Slice
 
 
 def _autocast(settings: TrainSettings, device: torch.device) -> Callable[[], Any]:
-    wanted = settings.precision
-    if wanted == "auto":
-        # On CPUs without bfloat16 units it is an order of magnitude slower than float32.
-        wanted = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
-    if wanted == "float32":
+    if settings.precision != "bfloat16":  # what is compared is computed alike everywhere, unless a user asks
         return nullcontext
     return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
 

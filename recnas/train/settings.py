@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from recnas.config import Settings
+from recnas.devices import Device
 from recnas.space.settings import SpaceSettings
 
 LEAST_BATCH = 16
@@ -79,11 +80,11 @@ class TrainSettings(Settings):
     layernorm: bool = True  # in every block of a searched network
     activation: Literal["relu", "silu"] = "relu"  # of a searched network
     eval_batch_size: int = Field(4096, ge=1)  # rows at a time when a split is evaluated
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU that has it
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: float32, wherever it runs
     threads: int | None = Field(
         None, ge=1
     )  # of torch, in the run's own process; null: settled when the run is made, see recnas/threads.py
-    device: str = "auto"  # auto: the GPU if there is one
+    device: Device = "auto"  # auto: a GPU if there is one; cpu, cuda or cuda:N
     checkpoint_seconds: float = Field(60.0, ge=0)  # between two checkpoints
     embeddings: EmbeddingSettings = EmbeddingSettings()
 

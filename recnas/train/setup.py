@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from recnas import devices
 from recnas.baselines.base import start_tables
 from recnas.data.joined_loader import JoinedLoader
 from recnas.data.loader import BatchLoader
@@ -44,16 +45,8 @@ START_ROWS = 512  # the first training rows, whose mean output starts at the cli
 
 
 def choose_device(settings: TrainSettings) -> torch.device:
-    """The device asked for."""
-    if settings.device == "auto":
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    else:
-        device = torch.device(settings.device)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(
-            f"The setting device is {settings.device}, but torch sees no CUDA device here.",
-            "Use device=cpu (of a search: supernet.device=cpu final.train.device=cpu), or see: recnas doctor",
-        )
+    """The device asked for; of processes that train together each has one of its own."""
+    device = devices.choose_device(settings.device)
     ranks = current_ranks()
     if ranks.several and device.type == "cuda":
         device = torch.device("cuda", ranks.local_rank)
@@ -186,7 +179,7 @@ def make_loader(
         rank=ranks.rank,
         world=ranks.world,
         split_batches=ranks.several,
-        pin_memory=on_gpu,
+        device=device if on_gpu else None,
         prefetch=4 if on_gpu else 0,
     )
 

@@ -10,7 +10,8 @@ A standalone network is the case where every slice is a whole parameter.
     optimizer.step(slices, lr=0.12, scale=clip_scale(gradients(slices), max_norm=5.0))
 
 `step` frees each gradient as soon as it is applied, and works in bounded pieces: next to weights, gradients
-and state of the same size there is no room for a fourth copy.
+and state of the same size there is no room for a fourth copy. On another device than the CPU many leaves are updated
+at once, and the factor that clips them stays there, so that the host never waits.
 """
 
 from __future__ import annotations
@@ -23,16 +24,18 @@ from torch import Tensor
 
 from recnas.errors import RunError
 from recnas.model import memory
+from recnas.model.embeddings.base import Scale
 
 Slice = tuple[str, Tensor, str, tuple[slice, ...]]  # leaf name, leaf, storage name, region of the storage
 
 _ELEMENTS_AT_A_TIME = 2**19  # 2 MB per temporary: it stays in cache
+_ELEMENTS_TOGETHER = 2**26  # on a device: 256 MB of temporaries
 
 
 class SliceOptimizer(Protocol):
     """What a training loop needs of an optimizer."""
 
-    def step(self, slices: Iterable[Slice], lr: float, scale: float = 1.0) -> None: ...
+    def step(self, slices: Iterable[Slice], lr: float, scale: Scale = 1.0) -> None: ...
 
     def state_dict(self) -> dict[str, Any]: ...
 
@@ -56,6 +59,23 @@ def clip_scale(grads: Sequence[Tensor], max_norm: float) -> float:
     return scale_to(global_norm(grads), max_norm)
 
 
+@torch.no_grad()
+def clip_factor(grads: Sequence[Tensor], max_norm: float) -> Scale:
+    """`clip_scale`, as a scalar on the device if any of the gradients is on one; they need not all be in one place.
+
+    Tables that are kept in host memory have their gradients there: only their norm is sent to the others.
+    """
+    device = next((grad.device for grad in grads if grad.device.type != "cpu"), None)
+    if device is None:
+        return clip_scale(grads, max_norm)
+    norms = []
+    for where in dict.fromkeys(grad.device for grad in grads):
+        here = torch._foreach_norm([grad for grad in grads if grad.device == where])
+        norms.append(torch.stack(here).norm().to(device, non_blocking=True))
+    norm = torch.stack(norms).norm()
+    return torch.where(norm > max_norm, max_norm / (norm + 1e-6), torch.ones_like(norm))
+
+
 def scale_to(norm: float, max_norm: float) -> float:
     """`clip_scale` of a norm that is known."""
     return min(1.0, max_norm / (norm + 1e-6)) if norm > max_norm else 1.0
@@ -69,9 +89,13 @@ class SliceAdagrad:
         self.sums = {name: torch.zeros_like(storage) for name, storage in storages.items()}
 
     @torch.no_grad()
-    def step(self, slices: Iterable[Slice], lr: float, scale: float = 1.0) -> None:
+    def step(self, slices: Iterable[Slice], lr: float, scale: Scale = 1.0) -> None:
         """Apply the gradients of the leaves, multiplied by `scale`, and free them."""
-        updated = 0
+        slices = list(slices)
+        if _on_device(slices):
+            self._step_together(slices, lr, scale)
+            return
+        scale, updated = float(scale), 0
         for _, leaf, storage, region in slices:
             if leaf.grad is None:
                 continue
@@ -81,6 +105,15 @@ class SliceAdagrad:
             leaf.grad = None
             updated += leaf.numel()
         _tidy(updated)
+
+    def _step_together(self, slices: list[Slice], lr: float, scale: Scale) -> None:
+        for group in _groups(slices):
+            weights, grads = _weights_and_gradients(group, scale)
+            totals = [self.sums[storage][region] for _, _, storage, region in group]
+            torch._foreach_addcmul_(totals, grads, grads)
+            roots = torch._foreach_sqrt(totals)
+            torch._foreach_add_(roots, self.eps)
+            torch._foreach_addcdiv_(weights, grads, roots, value=-lr)
 
     def state_dict(self) -> dict[str, Any]:
         return {"sums": dict(self.sums)}
@@ -109,10 +142,14 @@ class SliceAdamW:
         self.steps: dict[str, int] = {}
 
     @torch.no_grad()
-    def step(self, slices: Iterable[Slice], lr: float, scale: float = 1.0) -> None:
+    def step(self, slices: Iterable[Slice], lr: float, scale: Scale = 1.0) -> None:
         """Apply the gradients of the leaves, multiplied by `scale`, and free them."""
+        slices = list(slices)
+        if _on_device(slices):
+            self._step_together(slices, lr, scale)
+            return
         beta1, beta2 = self.betas
-        updated = 0
+        scale, updated = float(scale), 0
         for name, leaf, storage, region in slices:
             if leaf.grad is None:
                 continue
@@ -130,6 +167,28 @@ class SliceAdamW:
             updated += leaf.numel()
         _tidy(updated)
 
+    def _step_together(self, slices: list[Slice], lr: float, scale: Scale) -> None:
+        beta1, beta2 = self.betas
+        for group in _groups(slices):
+            weights, grads = _weights_and_gradients(group, scale)
+            means = [self.means[storage][region] for _, _, storage, region in group]
+            squares = [self.squares[storage][region] for _, _, storage, region in group]
+            rates, roots = [], []
+            for name, *_ in group:
+                count = self.steps[name] = self.steps.get(name, 0) + 1
+                rates.append(-lr / (1 - beta1**count))
+                roots.append((1 - beta2**count) ** -0.5)
+            if self.weight_decay:
+                torch._foreach_mul_(weights, 1 - lr * self.weight_decay)
+            torch._foreach_mul_(means, beta1)
+            torch._foreach_add_(means, grads, alpha=1 - beta1)
+            torch._foreach_mul_(squares, beta2)
+            torch._foreach_addcmul_(squares, grads, grads, value=1 - beta2)
+            below = torch._foreach_sqrt(squares)
+            torch._foreach_mul_(below, roots)
+            torch._foreach_add_(below, self.eps)
+            torch._foreach_addcdiv_(weights, means, below, rates)
+
     def state_dict(self) -> dict[str, Any]:
         return {"means": dict(self.means), "squares": dict(self.squares), "steps": dict(self.steps)}
 
@@ -137,6 +196,41 @@ class SliceAdamW:
         _load(self.means, state["means"])
         _load(self.squares, state["squares"])
         self.steps = dict(state["steps"])
+
+
+def _on_device(slices: Sequence[Slice]) -> bool:
+    return bool(slices) and slices[0][1].device.type != "cpu"
+
+
+def _groups(slices: Sequence[Slice]) -> Iterator[list[Slice]]:
+    """Leaves that have a gradient, so many at a time that temporaries stay bounded."""
+    group: list[Slice] = []
+    elements = 0
+    for one in slices:
+        if one[1].grad is None:
+            continue
+        if group and elements + one[1].numel() > _ELEMENTS_TOGETHER:
+            yield group
+            group, elements = [], 0
+        group.append(one)
+        elements += one[1].numel()
+    if group:
+        yield group
+
+
+def _weights_and_gradients(group: Sequence[Slice], scale: Scale) -> tuple[list[Tensor], list[Tensor]]:
+    """The leaves and their gradients, multiplied by `scale` in place and taken away from them."""
+    weights, grads = [], []
+    for _, leaf, _, _ in group:
+        assert leaf.grad is not None
+        weights.append(leaf.detach())
+        grads.append(leaf.grad)
+        leaf.grad = None
+    if isinstance(scale, Tensor):
+        torch._foreach_mul_(grads, scale.to(grads[0].device))
+    elif scale != 1.0:
+        torch._foreach_mul_(grads, scale)
+    return weights, grads
 
 
 def _bounded(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

@@ -12,7 +12,8 @@ import math
 import torch
 from torch import Tensor
 
-from recnas.train.loop import FixedNetwork, Trainee, is_finite
+from recnas.train.loop import FixedNetwork, Trainee
+from recnas.train.pending import is_finite
 
 
 def click_logit(rate: float | None, rows: int) -> float:

@@ -16,7 +16,7 @@ ROWS: list[tuple[str, ...]] = [
     ("names",),
     ("errors", "resources", "progress", "machine", "seeds", "stopping"),
     ("files", "yaml_text"),
-    ("config", "threads"),
+    ("config", "threads", "devices"),
     ("runs",),
     ("data.schema", "data.batch"),
     ("space",),

@@ -27,6 +27,7 @@ from recnas.bench.other_models import why_not
 from recnas.data.prepared import PreparedData
 from recnas.data.quality import warn_of_data
 from recnas.data.schema import Schema
+from recnas.devices import choose_device
 from recnas.engines.execution import Execution
 from recnas.errors import ConfigError
 from recnas.jobs.compare.journal import Journal
@@ -56,6 +57,7 @@ def compare(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     keep: bool = False,
     how: Execution | None = None,
+    latency_on: str = "cpu",
 ) -> Leaderboard:
     """Run a comparison, or what is missing of one; the number of workers changes nothing but speeds.
 
@@ -67,6 +69,7 @@ def compare(
             training rows. The last trial ends where the budget does.
         options: by model, what is set for it alone: its own options, and settings of the recipe.
         keep: keep the weights of every final training under RUN/models.
+        latency_on: where latency is measured: cpu (one thread), or the GPU that will serve.
     """
     settings, how = settings or TrainSettings(), how or Execution()
     how.check()
@@ -78,6 +81,7 @@ def compare(
     if compared_with.label in skipped:
         raise ConfigError(f"the reference {compared_with.label} cannot be fitted here: {skipped[compared_with.label]}.")
     check_stopping(settings, data, how.progress)
+    choose_device(latency_on, "latency_on")  # now, not after all trainings
     run = RunDir.create(
         out,
         "compare",
@@ -88,6 +92,7 @@ def compare(
         first_seed=first_seed,
         **({"budget": budget} if budget is not None else {}),
         **({"options": options} if options else {}),
+        **({"latency_on": latency_on} if latency_on != "cpu" else {}),
     )
     warn_of_data(data, how.progress)
     with run.locked():
@@ -95,7 +100,7 @@ def compare(
         choices = job.tune(tune, budget, first_seed)
         finals = range(first_seed, first_seed + seeds)
         job.train(choices, finals)
-        job.time(choices)
+        job.time(choices, latency_on)
         trained, failed = job.outcome(choices, finals)
         board = _board(data, trained, compared_with, failed, skipped, seeds=tuple(finals), tune=tune, budget=budget)
         write_board(run.path, board)
@@ -169,7 +174,7 @@ class _Comparison:
         ]
         self._run("train", len(wanted), [trial for trial in wanted if not self._is_done(trial)])
 
-    def time(self, choices: dict[str, Choice]) -> None:
+    def time(self, choices: dict[str, Choice], on: str) -> None:
         """Latency, one model after the other while nothing else of ours runs."""
         schema = self.data.schema
         one_row = Schema.of_shape(schema.n_dense, [3] * schema.n_sparse)  # look-ups are not timed
@@ -178,7 +183,7 @@ class _Comparison:
         for entrant in self.entrants:
             if isinstance(entrant, Trainable) and self.journal.latency(entrant.id) is None:
                 built = entrant.build(choices[entrant.id], one_row, settings, 0, torch.device("cpu"))
-                times = latency_percentiles(built.network, schema.n_dense, schema.n_sparse, built.embeddings.width)
+                times = latency_percentiles(built.network, schema.n_dense, schema.n_sparse, built.embeddings.width, on)
                 self.journal.append(ModelLatency(id=entrant.id, model=entrant.label, **times))
 
     def outcome(self, choices: dict[str, Choice], seeds: Sequence[int]) -> tuple[list[TrainedModel], dict[str, str]]:

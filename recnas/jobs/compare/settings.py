@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from recnas.config import Settings
+from recnas.devices import Device
 from recnas.train.settings import TrainSettings
 
 
@@ -22,5 +23,6 @@ class CompareConfig(Settings):
     budget: float | None = Field(
         None, gt=0
     )  # what tuning may train on per model, in times of the training rows, instead of a number of trials
+    latency_on: Device = "cpu"  # where latency is measured: where the model will serve; cpu: one thread, cuda: a GPU
     train: TrainSettings = TrainSettings()
     options: dict[str, dict[str, Any]] = Field({})  # by model: its own options, and its lr, dropout, embeddings.l2 ...

@@ -23,7 +23,8 @@ from recnas.runs.layout import file_name
 from recnas.runs.records import ModelTraining
 from recnas.train.evaluate import evaluate
 from recnas.train.logits import write_logits
-from recnas.train.loop import FixedNetwork, Network, NotFinite
+from recnas.train.loop import FixedNetwork, Network
+from recnas.train.pending import NotFinite
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import (
     NOT_THE_RESULT,
@@ -84,6 +85,10 @@ class CompareWork:
     settings: TrainSettings
     run: str
     keep: bool = False
+
+    @property
+    def device(self) -> str:
+        return self.settings.device
 
     def open(self) -> Callable[[Trial], ModelTraining]:
         data = PreparedData.open(self.data)

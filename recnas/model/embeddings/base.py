@@ -16,6 +16,7 @@ from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import TableOptimizer
 
 Backend = Literal["auto", "fused", "plain", "sharded"]
+Scale = float | Tensor  # what gradients are multiplied by: a number, or a scalar that is on the device
 
 CHECKED_ON_DEVICE = 16  # batches whose ids are checked on a GPU, where looking at them waits for the device
 
@@ -29,6 +30,33 @@ def sum_by_row(rows: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     ordered, order = torch.sort(rows, stable=True)
     touched, counts = torch.unique_consecutive(ordered, return_counts=True)
     return touched, F.embedding_bag(order, grad, counts.cumsum(0) - counts, mode="sum")
+
+
+def sum_by_row_in_place(rows: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`sum_by_row` for a device: the result is as long as the input, so the host need not know how many rows differ.
+
+    Returns:
+        rows `[N]`, gradients `[N, D]` and how many are distinct, a scalar on the device. Places after the distinct ones
+        repeat the first: an update that writes each row computes, and writes, the same there as in the first.
+    """
+    many = len(rows)
+    ordered, order = torch.sort(rows, stable=True)
+    begins = torch.ones_like(ordered, dtype=torch.bool)
+    torch.ne(ordered[1:], ordered[:-1], out=begins[1:])
+    number = begins.cumsum(0) - 1  # which of the distinct rows
+    places = torch.arange(many, device=rows.device)
+    starts = torch.full_like(places, many).scatter_reduce_(0, number, places, "amin")
+    sums = F.embedding_bag(order, grad, starts, mode="sum")
+    distinct = number[-1] + 1
+    kept = torch.where(places < distinct, places, torch.zeros_like(places))
+    first = starts.index_select(0, kept)
+    return ordered.index_select(0, first), sums.index_select(0, kept), distinct
+
+
+def scaled(grad: Tensor, scale: Scale) -> Tensor:
+    if isinstance(scale, Tensor):
+        return grad * scale.to(grad.device)
+    return grad if scale == 1.0 else grad * scale
 
 
 class TableReader:
@@ -79,6 +107,7 @@ class Lookup:
         self.ids = ids  # folded, where the tables are
         self._embeddings, self._kept = embeddings, kept
         self._summed: tuple[Tensor, Tensor] | None = None
+        self._distinct: Tensor | None = None
         self._applied = False
 
     def table_gradient(self) -> Tensor:
@@ -87,16 +116,25 @@ class Lookup:
         Its norm is the embeddings' share of a global norm as an optimizer with dense tables would see it;
         the norm of `leaf.grad` is the norm before duplicates meet. For `plain` this costs nothing extra.
         """
-        return self._sums()[1]
+        sums = self._sums()[1]
+        if self._distinct is None:
+            return sums
+        return sums * (torch.arange(len(sums), device=sums.device) < self._distinct)[:, None]
 
     def _sums(self) -> tuple[Tensor, Tensor]:
+        """Distinct rows and their gradients; on a device repetitions of the first stand behind them."""
         if self._summed is None:
             grad = self.leaf.grad if self.leaf.grad is not None else torch.zeros_like(self.leaf)
             rows = self._embeddings.row_map.stacked(self.ids)
-            self._summed = sum_by_row(rows, grad.to(rows.device).flatten(0, 1))
+            flat = grad.to(rows.device).flatten(0, 1)
+            if rows.device.type == "cpu" or not len(rows):
+                self._summed = sum_by_row(rows, flat)
+            else:
+                *summed, self._distinct = sum_by_row_in_place(rows, flat)
+                self._summed = (summed[0], summed[1])
         return self._summed
 
-    def apply(self, scale: float = 1.0) -> None:
+    def apply(self, scale: Scale = 1.0) -> None:
         """Update the touched rows with `scale * leaf.grad`. Without a gradient nothing happens."""
         if self._applied:
             raise RunError("this lookup was applied before; begin a new one for every step.")
@@ -138,7 +176,7 @@ class Embeddings(ABC):
         """Values `[B, F, D]` of folded ids, and whatever `_update` wants to find again."""
 
     @abstractmethod
-    def _update(self, lookup: Lookup, scale: float) -> None:
+    def _update(self, lookup: Lookup, scale: Scale) -> None:
         """Apply `scale * lookup.leaf.grad` to the rows of `lookup.ids`, duplicates summed first."""
 
     @abstractmethod
@@ -170,7 +208,7 @@ class Embeddings(ABC):
         self._opened.append(self.begin(ids))
         return self._opened[-1].leaf
 
-    def step(self, scale: float = 1.0) -> None:
+    def step(self, scale: Scale = 1.0) -> None:
         """Update the tables from every `__call__` since the last step that received a gradient."""
         opened = [lookup for lookup in self._opened if lookup.leaf.grad is not None]
         self._opened = []

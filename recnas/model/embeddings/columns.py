@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+
+def fields_of(x: Tensor, fields: tuple[int, ...]) -> Tensor:
+    """`x[:, fields]`. On a device the index is kept there: sending it in every step would make the host wait."""
+    if x.device.type == "cpu":
+        return x[:, list(fields)]
+    return x.index_select(1, _index(fields, x.device))
+
+
+@lru_cache(maxsize=256)
+def _index(fields: tuple[int, ...], device: torch.device) -> Tensor:
+    return torch.tensor(fields, dtype=torch.int64, device=device)
 
 
 class Group(NamedTuple):
@@ -45,11 +57,11 @@ class FieldColumns:
         return tuple(Group(tuple(f for f, n in enumerate(self.columns) if n == size), size) for size in sizes)
 
     @cached_property
-    def _order(self) -> list[int]:
+    def _order(self) -> tuple[int, ...]:
         """Where each field is when groups stand behind each other and then what has no table."""
         behind = [f for group in self.groups for f in group.fields]
         behind += [f for f, n in enumerate(self.columns) if not n]
-        return sorted(range(len(behind)), key=behind.__getitem__)
+        return tuple(sorted(range(len(behind)), key=behind.__getitem__))
 
     def spread(self, values: Sequence[Tensor], ids: Tensor) -> Tensor:
         """What every group's tables hold, `[B, fields of the group, columns or more]`, as `[B, F, width]` with zeros."""
@@ -62,13 +74,13 @@ class FieldColumns:
         if without:
             like = values[0] if values else torch.zeros((), device=ids.device)
             parts.append(like.new_zeros(ids.shape[0], without, self.width))
-        return torch.cat(parts, 1)[:, self._order]
+        return fields_of(torch.cat(parts, 1), self._order)
 
     def gathered(self, values: Tensor, sizes: Sequence[int]) -> list[Tensor]:
         """The inverse for gradients: of `[B, F, width]` each group's part, filled up to `sizes` columns."""
         found = []
         for group, size in zip(self.groups, sizes):
-            kept, mine = group.columns - self.own, values[:, list(group.fields)]
+            kept, mine = group.columns - self.own, fields_of(values, group.fields)
             part = torch.cat((mine[..., :kept], mine[..., self.vectors : self.width]), -1)
             found.append(F.pad(part, (0, size - group.columns)))
         return found

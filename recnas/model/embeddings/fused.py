@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from recnas.errors import BackendMissing
-from recnas.model.embeddings.base import Embeddings, Lookup
+from recnas.model.embeddings.base import Embeddings, Lookup, Scale, scaled
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import RowOptimizer, TableOptimizer
 
@@ -172,17 +172,17 @@ class FusedEmbeddings(Embeddings):
             self._ends = torch.arange(size, device=device)
         return self._ends
 
-    def _update(self, lookup: Lookup, scale: float) -> None:
+    def _update(self, lookup: Lookup, scale: Scale) -> None:
         if self._rows is not None:
             rows, summed = lookup._sums()
-            self._rows.step(self._whole, rows, summed if scale == 1.0 else summed * scale, self.lr)
+            self._rows.step(self._whole, rows, scaled(summed, scale), self.lr)
             return
         values = lookup._kept
         if values is None:  # several lookups joined into one
             values, _ = self._open(lookup.ids)
         assert lookup.leaf.grad is not None
         grad = lookup.leaf.grad.to(values.device)
-        values.backward(grad if scale == 1.0 else grad * scale)
+        values.backward(scaled(grad, scale))
 
     def _stack(self) -> Tensor:
         return self._whole

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recnas.model.embeddings.base import Embeddings, Lookup, TableReader, gather
-from recnas.model.embeddings.columns import FieldColumns
+from recnas.model.embeddings.base import Embeddings, Lookup, Scale, TableReader, gather
+from recnas.model.embeddings.columns import FieldColumns, fields_of
 from recnas.model.embeddings.plain import normal_parts
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import TableOptimizer
@@ -36,7 +36,7 @@ class NarrowReader(TableReader):
     def read(self, stacks: Sequence[Tensor], ids: Tensor) -> Tensor:
         found = []
         for group, stack, row_map in zip(self._layout.groups, stacks, self._row_maps):
-            mine = ids[:, list(group.fields)]
+            mine = fields_of(ids, group.fields)
             found.append(gather(stack, row_map.stacked(mine), mine.shape))
         return self._layout.spread(found, ids)
 
@@ -80,9 +80,9 @@ class NarrowEmbeddings(Embeddings):
         return self.layout.spread([values.detach() for values, _ in opened], ids), opened
 
     def _split(self, ids: Tensor) -> list[Tensor]:
-        return [ids[:, list(group.fields)] for group in self.layout.groups]
+        return [fields_of(ids, group.fields) for group in self.layout.groups]
 
-    def _update(self, lookup: Lookup, scale: float) -> None:
+    def _update(self, lookup: Lookup, scale: Scale) -> None:
         assert lookup.leaf.grad is not None
         grads = self.layout.gathered(lookup.leaf.grad, [part.width for part in self._parts])
         for number, (part, ids, grad) in enumerate(zip(self._parts, self._split(lookup.ids), grads)):

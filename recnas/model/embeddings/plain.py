@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recnas.model.embeddings.base import Embeddings, Lookup, gather
+from recnas.model.embeddings.base import Embeddings, Lookup, Scale, gather, scaled
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import RowOptimizer, TableOptimizer
 
@@ -47,9 +47,9 @@ class PlainEmbeddings(Embeddings):
     def _open(self, ids: Tensor) -> tuple[Tensor, Any]:
         return gather(self._table, self.row_map.stacked(ids), ids.shape), None
 
-    def _update(self, lookup: Lookup, scale: float) -> None:
+    def _update(self, lookup: Lookup, scale: Scale) -> None:
         rows, grad = lookup._sums()
-        self._rows.step(self._table, rows, grad if scale == 1.0 else grad * scale, self.lr)
+        self._rows.step(self._table, rows, scaled(grad, scale), self.lr)
 
     @property
     def steps(self) -> int:

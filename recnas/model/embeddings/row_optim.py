@@ -71,11 +71,12 @@ class RowOptimizer:
 
     @torch.no_grad()
     def step(self, table: Tensor, rows: Tensor, grad: Tensor, lr: float) -> None:
-        """Apply `grad [U, D]` to the distinct `rows [U]` of the table."""
+        """Apply `grad [U, D]` to the `rows [U]` of the table: distinct ones, or the same again with the same gradient."""
         self.steps += 1
         options = self.options
         if options.l2 and options.l2_kind == "dense":
-            grad = (table * options.l2).index_add_(0, rows, grad)
+            whole = table * options.l2
+            grad = whole.index_copy_(0, rows, whole.index_select(0, rows) + grad)  # rows may be repeated, all alike
             self._move(table, grad, self.state, lr)
             return
         state = {part: tensor.index_select(0, rows) for part, tensor in self.state.items()}

@@ -31,9 +31,11 @@ from recnas.model.embeddings.base import (
     CHECKED_ON_DEVICE,
     Embeddings,
     Lookup,
+    Scale,
     TableReader,
     TableSize,
     check_state,
+    scaled,
     sum_by_row,
 )
 from recnas.model.embeddings.fused import load_kernels
@@ -195,10 +197,10 @@ class ShardedEmbeddings(Embeddings):
         exchange.return_gradient(grad)
         return exchange
 
-    def _update(self, lookup: Lookup, scale: float) -> None:
+    def _update(self, lookup: Lookup, scale: Scale) -> None:
         exchange = self._returned(lookup)
         pairs = [
-            (owned, sent.grad if scale == 1.0 else sent.grad * scale)
+            (owned, scaled(sent.grad, scale))
             for owned, sent in zip(exchange.owned, exchange.sent)
             if owned.numel() and sent.grad is not None
         ]

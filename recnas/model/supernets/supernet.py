@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from recnas.errors import ConfigError
-from recnas.model.blueprint import Running, initial
+from recnas.model.blueprint import Running, Where, initial
 from recnas.model.nasrec.init import attach
 from recnas.model.supernets.base import Factor, SupernetSpec
 from recnas.model.supernets.registry import SUPERNETS
@@ -38,16 +38,17 @@ class CellSupernet(nn.Module):
 
     Args:
         plan: what it is.
-        seed: the same seed gives the same initial weights, in every process.
+        seed: the same seed gives the same initial weights, in every process and on every device.
+        device: where the weights are.
     """
 
-    def __init__(self, plan: SupernetSpec, seed: int = 0) -> None:
+    def __init__(self, plan: SupernetSpec, seed: int = 0, device: Where = "cpu") -> None:
         super().__init__()
         self.plan = plan
         found = _Counting()
         plan.run(found, plan.input_shape())
         for parameter in found.parameters:
-            attach(self, parameter.name, nn.Parameter(initial(parameter, seed)))
+            attach(self, parameter.name, nn.Parameter(initial(parameter, seed).to(device)))
 
     @property
     def params(self) -> dict[str, Tensor]:
@@ -59,7 +60,9 @@ class CellSupernet(nn.Module):
         return self.plan.run(_Running(params, gates), images)
 
 
-def build_supernet(space: str, classes: int = 10, image: int = 32, seed: int = 0, **sizes: Any) -> CellSupernet:
+def build_supernet(
+    space: str, classes: int = 10, image: int = 32, seed: int = 0, device: Where = "cpu", **sizes: Any
+) -> CellSupernet:
     """The supernet of a space; `sizes` are `channels`, `cells` (and `layers`, `width` of the MLP space)."""
     builder = SUPERNETS.get(space)
     if builder is None:
@@ -70,7 +73,7 @@ def build_supernet(space: str, classes: int = 10, image: int = 32, seed: int = 0
             f"the supernet of {space} has no setting {', '.join(unknown)}.",
             f"It has: {', '.join(builder.sizes)}.",
         )
-    return CellSupernet(builder.make(classes, image, **sizes), seed)
+    return CellSupernet(builder.make(classes, image, **sizes), seed, device)
 
 
 def one_hot(plan: SupernetSpec, choices: Sequence[int], dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
@@ -99,8 +102,11 @@ class _Running(Running):
 
     def __init__(self, params: Mapping[str, Tensor], gates: Gates) -> None:
         super().__init__(params)
-        self.gates = gates
-        self.numbers = {name: gate.detach().tolist() for name, gate in gates.items()}
+        where = next(iter(params.values())).device
+        self.gates = {name: gate.to(where) for name, gate in gates.items()}
+        self.numbers = {
+            name: gate.detach().tolist() for name, gate in gates.items()
+        }  # given on the CPU, they are read there
         self.follows = any(gate.requires_grad for gate in gates.values())
         self.constants = {name: leaf.detach() for name, leaf in params.items()}
 

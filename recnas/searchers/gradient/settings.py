@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from recnas.config import Settings
+from recnas.devices import Device
 
 Hessian = Literal["difference", "exact"]
 
@@ -30,6 +31,7 @@ class NasiSettings(Settings):
     temperature: float = Field(1.0, gt=0)  # of the Gumbel softmax
     labels: Literal["true", "random"] = "true"  # of the images, or drawn at random
     inputs: Literal["data", "gaussian"] = "data"  # the images, or noise
+    device: Device = "auto"  # of the supernet; auto: a GPU if there is one
 
 
 class DartsSettings(Settings):
@@ -49,6 +51,7 @@ class DartsSettings(Settings):
     clip: float = Field(5.0, gt=0)  # norm of the weights' gradient
     alpha_lr: float = Field(3e-4, gt=0)  # learning rate of alpha
     alpha_weight_decay: float = Field(1e-3, ge=0)  # of alpha
+    device: Device = "auto"  # of the supernet; auto: a GPU if there is one
 
 
 GRADIENT_METHODS: dict[str, type[Settings]] = {"nasi": NasiSettings, "darts": DartsSettings}

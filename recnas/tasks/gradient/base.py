@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from recnas.devices import choose_device
 from recnas.engines.execution import Execution
 from recnas.model.supernets.supernet import build_supernet
 from recnas.runs.book import Book
@@ -35,8 +36,9 @@ class GradientSearch(ABC):
 
     def __init__(self, config: GradientSearchConfig, images: ImageSet, run: RunDir, how: Execution) -> None:
         self.config, self.images, self.folder, self.progress = config, images, run, how.progress
+        self.device = choose_device(config.search.device, "search.device")
         self.supernet = build_supernet(
-            config.space.name, images.classes, images.side, config.seed, **config.space.supernet
+            config.space.name, images.classes, images.side, config.seed, device=self.device, **config.space.supernet
         )
         self.plan = self.supernet.plan
         self.space = config.space.space.make()
@@ -61,4 +63,5 @@ class GradientSearch(ABC):
         from recnas.seeds import stream_seed
 
         seed = stream_seed(self.config.seed, name, number)
-        return image_batches(self.images, size, 1, seed, labels, inputs)[0]
+        ((pixels, classes),) = image_batches(self.images, size, 1, seed, labels, inputs)
+        return pixels.to(self.device), classes.to(self.device)

@@ -149,7 +149,8 @@ class DartsSearch(GradientSearch):
     def _batches(self, rows: np.ndarray, name: str, epoch: int) -> list[tuple[Tensor, Tensor]]:
         order = stream(self.config.seed, name, epoch).permutation(rows)
         size = self.settings.batch_size
-        return [self.images.take(order[i * size : (i + 1) * size]) for i in range(self.per_epoch)]
+        taken = (self.images.take(order[i * size : (i + 1) * size]) for i in range(self.per_epoch))
+        return [(pixels.to(self.device), labels.to(self.device)) for pixels, labels in taken]
 
     # Checkpoints: tensors by name, so that nothing is ever unpickled
 
@@ -188,7 +189,9 @@ class DartsSearch(GradientSearch):
                 self.alpha_step.state[alpha] = state
             for place, parameter in enumerate(self.supernet.parameters()):
                 if f"momentum/{place}" in tensors:
-                    self.weights_step.state[parameter]["momentum_buffer"] = tensors[f"momentum/{place}"].clone()
+                    self.weights_step.state[parameter]["momentum_buffer"] = (
+                        tensors[f"momentum/{place}"].clone().to(self.device)
+                    )
         self._append(Candidate.model_validate(saved.facts["line"]), lines)
         return int(saved.facts["done"])
 

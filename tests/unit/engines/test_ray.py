@@ -21,7 +21,7 @@ from recnas.engines import ray_cluster
 from recnas.engines.execution import Execution
 from recnas.errors import BackendMissing, ConfigError, DataError, RunError
 from tests.unit.engines import works
-from tests.unit.engines.works import DiesOnce, Faulty
+from tests.unit.engines.works import DiesOnce, Faulty, VisibleGpus
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'recnas[ray]'")
 
@@ -221,3 +221,30 @@ def test_without_the_package_it_says_what_to_install(monkeypatch):
     with pytest.raises(BackendMissing) as caught:
         Execution(engine="ray").check()
     assert "pip install 'recnas[ray]'" in str(caught.value)
+
+
+@pytest.fixture
+def cluster_with_gpus():
+    """Of its own, after the others': four CPUs, and two GPUs that nobody looks for."""
+    ray.shutdown()
+    ray.init(
+        address="local",
+        num_cpus=4,
+        num_gpus=2,
+        include_dashboard=False,
+        logging_level=logging.ERROR,
+        log_to_driver=False,
+    )
+    yield
+    ray.shutdown()
+
+
+def test_work_that_can_use_a_gpu_is_given_its_share_and_other_work_none(cluster_with_gpus):
+    """Ray counts GPUs as it is told to, so that none need be there."""
+    with RayEngine(VisibleGpus("auto"), 2) as engine:
+        results, seen = engine.map(itertools.count()), set()
+        while len(engine.pids()) < 2 or len(seen) < 2:
+            seen.add(next(results))
+        assert seen == {"0", "1"}
+    with RayEngine(VisibleGpus("cpu"), 2) as engine:
+        assert set(engine.map(range(4))) <= {None, ""}

@@ -67,3 +67,31 @@ class Steps:
                 stop()
 
         return call
+
+
+@dataclass(frozen=True)
+class WorkerNumber:
+    """Says which worker of its machine it is; slow enough that all of them get something to do."""
+
+    def open(self):
+        from recnas import devices
+
+        def call(item: int) -> int:
+            time.sleep(0.05)
+            return devices._worker
+
+        return call
+
+
+@dataclass(frozen=True)
+class VisibleGpus:
+    """Which GPUs its process may see, and would be lost without: `device` says that it can use one."""
+
+    device: str = "auto"
+
+    def open(self):
+        def call(item: int) -> str | None:
+            time.sleep(0.02)
+            return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+        return call

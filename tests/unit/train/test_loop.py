@@ -18,8 +18,9 @@ from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.layers import NetShape
 from recnas.train.checkpoint import load_latest, save
 from recnas.train.evaluate import evaluate
-from recnas.train.loop import FixedNetwork, NotFinite, SupernetPaths, Trainer
+from recnas.train.loop import FixedNetwork, SupernetPaths, Trainer
 from recnas.train.paths import PathSampler
+from recnas.train.pending import NotFinite
 from recnas.train.settings import OnePass, SupernetSettings, TrainSettings
 
 
