@@ -1,0 +1,33 @@
+"""Calls of the system that fail: a sentence or the right result, and the reference when the same command is given again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.attack.bench import Bench
+from tests.attack.faults import calls, one_fault
+from tests.attack.shim import Fault
+from tests.attack.tally import Outcome
+from tests.attack.tiny import PREPARE, SEARCH_JOB, TRAIN_JOB, Job
+
+
+@pytest.mark.usefixtures("shim")
+@pytest.mark.parametrize("job", [PREPARE, TRAIN_JOB], ids=lambda job: job.name)
+def test_a_call_that_fails_is_said_and_changes_nothing(bench: Bench, job: Job):
+    for kind, error in (("write", "ENOSPC"), ("fsync", "EIO"), ("rename", "EIO"), ("open", "EIO"), ("read", "EIO")):
+        every = calls(bench, job, kind)
+        assert every > 5, "the shim sees nothing"
+        one_fault(bench, job, Fault(kind, bench.rng.randint(1, every), error))
+    assert bench.tally.well, bench.tally.faults
+    refused = sum(found[Outcome.REFUSED] for found in bench.tally.counts.values())
+    assert refused >= 3, "hardly any fault was met"
+
+
+@pytest.mark.usefixtures("shim")
+def test_a_supernet_that_cannot_be_read_for_a_moment_is_not_replaced(bench: Bench):
+    """One read error of a checkpoint once gave a search on random weights, with exit code 0 and another winner."""
+    bench.reference(SEARCH_JOB)
+    every = calls(bench, SEARCH_JOB, "read")
+    for at in sorted({every // 2, *bench.rng.sample(range(1, every + 1), 3)}):
+        one_fault(bench, SEARCH_JOB, Fault("read", at, "EIO"))
+    assert bench.tally.well, bench.tally.faults
