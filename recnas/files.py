@@ -49,9 +49,17 @@ def make_folder(path: Path, option: str = "--out") -> None:
             f"Choose another {option}, or look at its permissions: ls -ld {there}",
         )
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        ensure_folder(path)
     except OSError as error:
         raise RunError(f"The folder {path} cannot be made: {error.strerror}.", f"Choose another {option}.") from None
+
+
+def ensure_folder(path: Path) -> None:
+    """Make a folder and those above it; their names survive a power cut, as what is written into them will."""
+    missing = [part for part in (path, *path.parents) if not part.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for part in reversed(missing):
+        fsync_folder(part.parent)
 
 
 def make_place(path: Path, option: str = "-o") -> None:
@@ -109,7 +117,7 @@ def part_of(path: Path) -> Path:
 
 def write_atomic(path: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Write a file so that a reader sees the old content or the new, never a part; a link in its place is replaced."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    ensure_folder(path.parent)
     part = part_of(path)
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)  # the umask applies
     try:
@@ -181,7 +189,7 @@ def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
             raise RunError(f"{path} is not a file that can be read.", f"Look at it: ls -ld {path}")
         if facts.st_size > most:
             raise RunError(f"{path} has {facts.st_size:,} bytes; a file of its kind has at most {most:,}.")
-        return file.read(most + 1)
+        return file.read(facts.st_size)  # what is appended meanwhile is for the next reader
 
 
 def read_text(path: Path, most: int = LARGEST_TEXT) -> str:
@@ -225,12 +233,17 @@ def machine_fault(error: BaseException) -> str | None:
         return f"Not enough memory: {said}. Nothing that was finished is lost; the same command continues with more."
     number = error.errno if isinstance(error, OSError) else None
     if number is None:
-        found = _NUMBER_IN_TEXT.search(str(error)) or _NUMBER_IN_TEXT.search(repr(error))
-        number = int(found[1]) if found else None
+        number = _number_in(f"{error} {error!r}")
     if number not in _NOT_OURS:
         return None
     where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
     return f"{where}{os.strerror(number)}. Nothing that was finished is lost; the same command continues once this is mended."
+
+
+def _number_in(text: str) -> int | None:
+    if found := _NUMBER_IN_TEXT.search(text):
+        return int(found[1])
+    return next((number for number in _NOT_OURS if f"{os.strerror(number)} ({number})" in text), None)  # torch's way
 
 
 def told(error: BaseException) -> RunError | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recnas.errors import RunError
-from recnas.files import fsync_folder, parse_json, read_bytes
+from recnas.files import ensure_folder, fsync_folder, parse_json, read_bytes
 
 LARGEST = 4 << 30  # bytes; a search of a million candidates has one
 _CHECK = re.compile(rb'[,{]"check":"([0-9a-f]{16})"\}\n')
@@ -105,7 +105,7 @@ class Ledger:
 
     def _open(self) -> int:
         lines = self._lines()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        ensure_folder(self.path.parent)
         new = not self.path.exists()
         handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:

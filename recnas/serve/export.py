@@ -28,7 +28,7 @@ from recnas.data.prepare.folder import check_folder
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.encoder import fitted_recipe
 from recnas.errors import DataError, RunError
-from recnas.files import fsync_folder, fsync_tree, part_of
+from recnas.files import ensure_folder, fsync_folder, fsync_tree, part_of
 from recnas.progress import Progress
 from recnas.runs.folder import versions
 from recnas.serve.check_rows import RawRows, header_line, real_rows, rebuilt_rows
@@ -68,7 +68,7 @@ def export(
     check_folder(out)
     model = load_trained(spec, data, seed)
     prepared = model.data(data)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    ensure_folder(out.parent)
     part = part_of(out)
     part.mkdir()
     try:

@@ -15,6 +15,9 @@ from typing import Any
 Snapshot = dict[str, str]
 _CLOCK = {"seconds", "at", "earlier", "check", "workers", "latency", "verdict"}
 _AGAIN = re.compile(r"(step-\d+)\.\d+")  # a step that was saved once more
+_PASSING = re.compile(
+    r"__pycache__|/\.step-[^/]*\.old-"
+)  # what could not be removed is on its way out: the next writer sweeps
 _OF_THE_MOMENT = {".lock", ".verified.json", "checksums.json"}  # checksums cover files that hold times
 
 
@@ -23,7 +26,7 @@ def snapshot(folder: Path) -> Snapshot:
     found = {}
     for path in sorted(folder.rglob("*")):
         name = _AGAIN.sub(r"\1", str(path.relative_to(folder)))
-        if path.is_file() and path.name not in _OF_THE_MOMENT and "__pycache__" not in name:
+        if path.is_file() and path.name not in _OF_THE_MOMENT and not _PASSING.search(name):
             found[name] = hashlib.sha256(_content(path)).hexdigest()
     return found
 

@@ -61,6 +61,7 @@ def test_only_faults_of_the_machine_are_taken_for_such():
         assert os.strerror(number) in (machine_fault(OSError(number, "", "x")) or "")
     assert machine_fault(FileNotFoundError(errno.ENOENT, "No such file or directory", "x")) is None
     assert machine_fault(ValueError("12 rows")) is None
+    assert machine_fault(RuntimeError("the widths differ (5)")) is None
     assert machine_fault(RunError("[Errno 5]")) is None
 
 
@@ -68,6 +69,7 @@ def test_faults_of_the_machine_are_found_in_what_libraries_say():
     for said in (
         "SafetensorError('Error while deserializing: I/O error: Input/output error (os error 5)')",
         "[Errno 5] Error reading bytes from file. Detail: [errno 5] Input/output error",
+        "unable to open file </runs/a/tensors.safetensors> in read-only mode: Input/output error (5)",
     ):
         assert machine_fault(RuntimeError(said)) == (
             "Input/output error. Nothing that was finished is lost; the same command continues once this is mended."

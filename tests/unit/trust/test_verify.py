@@ -104,14 +104,24 @@ def test_seeds_that_were_swapped_are_refused(run: Path):
 
 
 @pytest.mark.parametrize(
-    "what", ["ledger.jsonl", "result.json", "checksums.json", "seed-1/tensors", "seed-0/state", "schema.json"]
+    "what",
+    [
+        "ledger.jsonl",
+        "result.json",
+        "checksums.json",
+        "seed-1/tensors",
+        "seed-0/state",
+        "schema.json",
+        "predictions/test-seed-1",
+    ],
 )
 def test_a_repaired_run_goes_on_to_the_same_figures(run: Path, criteo_data, what: str, capsys):
     before = {name: RunDir.open(run).ledger.read()[name]["test"] for name in (0, 1)}
-    path = next(run.glob(f"{what.split('/')[0]}/step-*/{what.split('/')[1]}*")) if "/" in what else run / what
+    path, *_ = (*run.glob(f"{what}*"), *run.glob(what.replace("/", "/step-*/") + "*"))
     flip(path, 100)
     assert main(["verify", str(run)]) == 2
     assert f"-> recnas repair {run}" in capsys.readouterr().err
+    predictions = {file.name: file.read_bytes() for file in run.glob("predictions/*") if file != path}
     assert main(["repair", str(run)]) == 0
     assert "Repeat the command" in capsys.readouterr().out
     assert verify(run).well
@@ -120,6 +130,8 @@ def test_a_repaired_run_goes_on_to_the_same_figures(run: Path, criteo_data, what
     assert {line["seed"]: line["test"] for line in after} == before
     assert read_run(run).has_result
     assert verify(run, replay=True).well
+    assert {name: (run / "predictions" / name).read_bytes() for name in predictions} == predictions
+    assert len(list(run.glob("predictions/*"))) == 4
     assert repair(run) == []
 
 
