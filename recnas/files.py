@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -182,14 +183,20 @@ def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
         FileNotFoundError, NotADirectoryError: there is none. Other OSErrors: it is there and cannot be read.
         RunError: it is no regular file, or larger than `most`.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode):
-            raise RunError(f"{path} is not a file that can be read.", f"Look at it: ls -ld {path}")
-        if facts.st_size > most:
-            raise RunError(f"{path} has {facts.st_size:,} bytes; a file of its kind has at most {most:,}.")
-        return file.read(facts.st_size)  # what is appended meanwhile is for the next reader
+    with _regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise RunError(f"{path} has {size:,} bytes; a file of its kind has at most {most:,}.")
+        return file.read(size)  # what is appended meanwhile is for the next reader
+
+
+def _regular(path: Path) -> io.BufferedReader:
+    """Open a file to read it; it neither waits for a pipe's other end nor reads a device."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise RunError(f"{path} is not a file that can be read.", f"Look at it: ls -ld {path}")
+    return file
 
 
 def read_text(path: Path, most: int = LARGEST_TEXT) -> str:
@@ -214,7 +221,7 @@ def _no_constant(name: str) -> Any:
 
 
 def sha256_file(path: Path) -> str:
-    with open(path, "rb") as file:
+    with _regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ class Bench:
     children: Children
     tally: Tally
     rng: random.Random
-    large: bool = False  # of scripts/attack, and not of the tests
+    place: tuple[int, int] = (0, 1)  # which of how many processes this is: plans are dealt out among them
     until: float = float("inf")  # of `time.monotonic()`
     references: dict[str, Snapshot] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # that a job takes undisturbed
@@ -46,6 +47,13 @@ class Bench:
         self.must(PREPARE.argv(base, base.data))
         self.must(TRAIN_JOB.argv(base, base.trained))
         return base
+
+    def dealt(self, plan: list[Any]) -> list[Any]:
+        """The part of a plan that is this process's, in chance's order."""
+        number, processes = self.place
+        mine = plan[number::processes]
+        self.rng.shuffle(mine)
+        return mine
 
     def must(self, argv: list[str]) -> Ended:
         ended = self.children.run(argv)
@@ -78,7 +86,8 @@ class Bench:
             shutil.rmtree(out.parent, ignore_errors=True)
         return outcome
 
-    def outcome(self, job: Job, out: Path, ended: Ended) -> tuple[Outcome, str]:
+    def outcome(self, job: Job, out: Path, ended: Ended, but: tuple[str, ...] = ()) -> tuple[Outcome, str]:
+        """`judge` without the tally; `but` are patterns of names that may differ."""
         refused, begin = ended.code != 0, (job.name, str({**tree(out.parent), "out/.lock": ""}))
         for _ in range(3):
             if (fault := fault_of(ended)) is not None:
@@ -86,7 +95,8 @@ class Bench:
             if refused and begin in self.leads_on:
                 return Outcome.REFUSED, ""
             if ended.code == 0:
-                if wrong := different(self.reference(job), snapshot(out.parent)):
+                names = different(self.reference(job), snapshot(out.parent))
+                if wrong := [name for name in names if not any(fnmatch(name, pattern) for pattern in but)]:
                     return Outcome.WRONG, f"{out} differs in {', '.join(wrong[:6])}"
                 self.leads_on.add(begin)
                 return (Outcome.REFUSED if refused else Outcome.RIGHT), ""

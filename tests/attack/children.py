@@ -138,6 +138,7 @@ class Children:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,
+                start_new_session=True,  # Ctrl-C is the driver's business
             )
             ready = self._answer(LONGEST)
             assert ready["threads"] == 1, "a process with threads cannot be forked from"

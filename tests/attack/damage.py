@@ -31,12 +31,11 @@ class Victim:
     name: str
     make: Callable[[Bench, Path], None]
     use: Callable[[Base, Path], list[str]]  # given the folder; what it writes is `beside`
-    goes_on: Job | None = None  # of unfinished folders: whose command goes on in them
+    goes_on: Job | None = None  # whose command goes on in the folder
+    but: tuple[str, ...] = ()  # patterns of files that may differ then, and of those that are not damaged
 
     def result(self, folder: Path, ended: Ended) -> dict[str, str]:
         """What came of the use: files beside the folder, what a job wrote, and what was printed without times."""
-        if self.goes_on is not None:
-            return snapshot(folder)
         lines = []
         for line in ended.out.splitlines():
             if line.startswith("{"):
@@ -91,7 +90,8 @@ VICTIMS = (
     Victim("unfinished search", _unfinished(SEARCH_JOB, "rename", 0.7), _again(SEARCH_JOB), SEARCH_JOB),
     Victim("trained run", _copy(lambda base: base.trained), _predict("")),
     Victim("search", _finished(SEARCH_JOB), _predict(":best")),
-    Victim("comparison", _finished(COMPARE), _again(COMPARE), COMPARE),
+    # A training that is repeated has another line in the ledger, with the same figures.
+    Victim("comparison", _finished(COMPARE), _again(COMPARE), COMPARE, ("out/ledger.jsonl",)),
     Victim("export", _finished(EXPORT), lambda base, folder: ["python", str(folder / "score_row.py")]),
 )
 
@@ -124,7 +124,9 @@ def whole_result(bench: Bench, victim: Victim) -> dict[str, str]:
 
 
 def files_of(folder: Path) -> list[Path]:
-    return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    """All but the lock, and the program of an export: what is damaged there, `recnas verify` finds and no program itself."""
+    spared = (".lock", "score_row.py")
+    return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.name not in spared)
 
 
 def spoil(path: Path, how: str, rng: random.Random) -> None:
@@ -148,44 +150,45 @@ def spoil(path: Path, how: str, rng: random.Random) -> None:
 
 def damage(bench: Bench, victim: Victim, name: Path, how: str) -> None:
     """One file of a copy is damaged, and the copy used."""
-    wanted, folder = whole_result(bench, victim), bench.out()
+    folder = bench.out()
+    if victim.goes_on is None:
+        whole_result(bench, victim)
     shutil.copytree(pristine(bench, victim), folder)
     spoil(folder / name, how, bench.rng)
     ended = use(bench, victim, folder)
-    outcome, said = _judge(bench, victim, folder, ended, wanted)
+    outcome, said = _judge(bench, victim, folder, ended, name)
     bench.tally.add(f"damaged {victim.name}", outcome, f"{how} {folder / name}: {said}")
     if outcome in (Outcome.RIGHT, Outcome.REFUSED):
         shutil.rmtree(folder.parent)
 
 
-def _judge(bench: Bench, victim: Victim, folder: Path, ended: Ended, wanted: dict[str, str]) -> tuple[Outcome, str]:
+def _judge(bench: Bench, victim: Victim, folder: Path, ended: Ended, name: Path) -> tuple[Outcome, str]:
     if victim.name == "export" and ended.code == 2 and ended.err.startswith("score_row.py: "):
         return Outcome.REFUSED, ""
     if (fault := fault_of(ended)) is not None:
         return fault, str(ended)
-    if ended.code:
-        if str(folder) not in ended.err:
-            return Outcome.STUCK, f"the message names nothing\n{ended}"
-        if victim.goes_on is None or "Restore it from a copy" in ended.err:
-            return _mended(bench, victim, folder, ended, wanted)
-        return bench.outcome(victim.goes_on, folder, ended)
-    wrong = different(wanted, victim.result(folder, ended))
-    return (Outcome.WRONG, f"differs in {', '.join(wrong[:5])}") if wrong else (Outcome.RIGHT, "")
+    if ended.code and str(folder) not in ended.err:
+        return Outcome.STUCK, f"the message names nothing\n{ended}"
+    if victim.goes_on is not None and not any(way_out in ended.err for way_out in _OTHERWISE):
+        # A file that is not used any more stays as it is, for whoever uses it next to find.
+        return bench.outcome(victim.goes_on, folder, ended, (f"{folder.name}/{name}", "*.damaged-*", *victim.but))
+    refused = ended.code != 0
+    if refused:
+        said = bench.mend(ended, folder)
+        if said is None:
+            return Outcome.REFUSED, ""
+        if (fault := fault_of(said)) is not None:
+            return fault, str(said)
+        ended = use(bench, victim, folder)
+        if (fault := fault_of(ended)) is not None or ended.code:
+            return fault or Outcome.REFUSED, str(ended)
+    if wrong := different(whole_result(bench, victim), victim.result(folder, ended)):
+        return Outcome.WRONG, f"differs in {', '.join(wrong[:5])}"
+    return (Outcome.REFUSED if refused else Outcome.RIGHT), ""
 
 
-def _mended(bench: Bench, victim: Victim, folder: Path, ended: Ended, wanted: dict[str, str]) -> tuple[Outcome, str]:
-    """After the repair that a message names, the use is right or again refused: never another result."""
-    said = bench.mend(ended, folder)
-    if said is None:
-        return Outcome.REFUSED, ""
-    if (fault := fault_of(said)) is not None:
-        return fault, str(said)
-    ended = use(bench, victim, folder)
-    if (fault := fault_of(ended)) is not None:
-        return fault, str(ended)
-    if ended.code == 0 and (wrong := different(wanted, victim.result(folder, ended))):
-        return Outcome.WRONG, f"after {' '.join(said.argv)} differs in {', '.join(wrong[:5])}"
-    return Outcome.REFUSED, ""
+# Without a manifest nobody can tell what a folder is; of an end that is gone, only a copy helps.
+_OTHERWISE = ("Restore it from a copy; without it", "is not a recnas run")
 
 
 def attack(bench: Bench, victims: Sequence[Victim] = VICTIMS) -> None:

@@ -55,13 +55,11 @@ def all_faults(bench: Bench, job: Job, errors: tuple[str, ...] = ALWAYS, sticky:
 
 def attack(bench: Bench, jobs: tuple[Job, ...]) -> None:
     """Every position of every job, in chance's order so that a short run sees all kinds; then rarer faults."""
-    plan = [(job, fault) for job in jobs for fault in all_faults(bench, job)]
-    bench.rng.shuffle(plan)
+    plan = bench.dealt([(job, fault) for job in jobs for fault in all_faults(bench, job)])
     rare = [(job, fault) for job in jobs for fault in all_faults(bench, job, ("EMFILE", "EFBIG"))]
     rare += [(job, fault) for job in jobs for fault in all_faults(bench, job, ("ENOSPC",), sticky=True)]
-    bench.rng.shuffle(rare)
     done = 0
-    for job, fault in plan + rare:
+    for job, fault in plan + bench.dealt(rare):
         if bench.late:
             break
         one_fault(bench, job, fault)

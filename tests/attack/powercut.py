@@ -138,8 +138,7 @@ def all_cuts(bench: Bench, jobs: Sequence[Job]) -> Iterator[tuple[Job, Path, lis
 
 
 def attack(bench: Bench, jobs: Sequence[Job]) -> None:
-    plan = list(all_cuts(bench, jobs))
-    bench.rng.shuffle(plan)
+    plan = bench.dealt(list(all_cuts(bench, jobs)))
     done = 0
     for job, where, changes, at, mode in plan:
         if bench.late:

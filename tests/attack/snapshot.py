@@ -47,6 +47,13 @@ def different(one: Snapshot, two: Snapshot) -> list[str]:
 
 
 def _content(path: Path) -> bytes:
+    try:
+        return _readable(path)
+    except ValueError:  # damaged, and still there
+        return path.read_bytes()
+
+
+def _readable(path: Path) -> bytes:
     if path.suffix == ".json":
         return _text(_without_clock(json.loads(path.read_text())))
     if path.suffix == ".jsonl":

@@ -33,6 +33,14 @@ class Tally:
         if outcome not in GOOD:
             self.faults.append(f"[{attack}] {outcome}: {what}")
 
+    def merge(self, other: Tally) -> None:
+        """Add what another process counted."""
+        for attack, counts in other.counts.items():
+            self.counts.setdefault(attack, Counter()).update(counts)
+        self.faults += other.faults
+        for attack, note in other.notes.items():
+            self.notes[attack] = f"{self.notes[attack]}; {note}" if attack in self.notes else note
+
     @property
     def well(self) -> bool:
         return not self.faults

@@ -111,7 +111,6 @@ class Job:
     name: str
     command: Callable[[Base, Path], list[str]]
     workers: bool = False  # whether it starts processes
-    repair: bool = True  # whether `recnas repair` knows its folder
 
     def argv(self, base: Base, out: Path) -> list[str]:
         return [*self.command(base, out), "--quiet"]
@@ -166,7 +165,7 @@ def _export(base: Base, out: Path) -> list[str]:
     return ["export", str(base.trained), "--to", "pt2", "--out", str(out)]
 
 
-PREPARE = Job("prepare", _prepare, repair=False)
+PREPARE = Job("prepare", _prepare)
 WARMUP = Job("warmup", _config("warmup", "warmup"))
 TRAIN_JOB = Job("train", _train)
 SEARCH_JOB = Job("search", _config("search", "search", "--workers", "1"))
@@ -174,6 +173,12 @@ SEARCH_POOL = Job("search, 2 workers", _config("search", "search", "--workers", 
 RACE_JOB = Job("race", _config("search", "race", "--workers", "1"))
 COMPARE = Job("compare", _compare)
 BENCH = Job("bench build", _bench)
-EXPORT = Job("export", _export, repair=False)
+EXPORT = Job("export", _export)
 JOBS = (PREPARE, WARMUP, TRAIN_JOB, SEARCH_JOB, SEARCH_POOL, RACE_JOB, COMPARE, BENCH, EXPORT)
+# Engines of others, where they are installed: their processes are not ours to know, and die with the command or not at all.
+ENGINES = (
+    Job("search with Ray", _config("search", "search", "--workers", "2", "--engine", "ray")),
+    Job("prepare with Spark", lambda base, out: [*_prepare(base, out), "--engine", "spark"]),
+)
+POWER = (PREPARE, WARMUP, TRAIN_JOB, SEARCH_JOB, COMPARE)
 FAULTY = (PREPARE, WARMUP, TRAIN_JOB, SEARCH_JOB, COMPARE, EXPORT)  # whose every file is made to fail
