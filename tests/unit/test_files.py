@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from recnas import files
 from recnas.cli.main import main
 from recnas.errors import RunError
-from recnas.files import machine_fault, make_folder, make_place, read_json, write_text
+from recnas.files import machine_fault, make_folder, make_place, read_json, sha256_file, write_text
 from recnas.runs.folder import FolderLock, RunDir
 
 
@@ -77,6 +78,23 @@ def test_faults_of_the_machine_are_found_in_what_libraries_say():
     assert "Not enough memory: Unable to allocate 5 TiB" in (
         machine_fault(MemoryError("Unable to allocate 5 TiB")) or ""
     )
+
+
+def test_the_names_of_new_folders_are_forced_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What is written into them is; a power cut would else leave it without a way to it."""
+    forced: list[Path] = []
+    monkeypatch.setattr(files, "fsync_folder", forced.append)
+    write_text(tmp_path / "a" / "b" / "file", "x")
+    assert forced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+    write_text(tmp_path / "a" / "b" / "other", "x")
+    assert forced[3:] == [tmp_path / "a" / "b"]
+
+
+def test_checksums_are_made_of_files_only(tmp_path: Path):
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/zero"), tmp_path):
+        with pytest.raises((RunError, IsADirectoryError)):
+            sha256_file(path)
 
 
 def test_json_is_read_from_files_of_bounded_size_only(tmp_path: Path):

@@ -59,8 +59,8 @@ def open_work(out: Path, plan: dict[str, Any], block_bytes: int) -> int:
                 f"Repeat the earlier command, choose another --out, or start over: rm -r {out}",
             )
     elif others:
-        again = f", or start over: rm -r {out}" if work.exists() else ""
-        raise DataError(f"{out} exists and is not a prepared data set.", f"Choose another --out{again}.")
+        again = f", or start over: rm -r {out}" if work.exists() else "."
+        raise DataError(f"{out} exists and is not a prepared data set.", f"Choose another --out{again}")
     else:
         write_json(path, with_check({**plan, "block_bytes": block_bytes}))
     (work / "chunks").mkdir(exist_ok=True)

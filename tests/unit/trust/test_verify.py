@@ -11,6 +11,7 @@ import pytest
 
 from recnas.cli.main import main
 from recnas.errors import RunError
+from recnas.runs.checks import with_check
 from recnas.runs.folder import RunDir
 from recnas.runs.read import read_run
 from recnas.serve.load import load_trained
@@ -144,3 +145,10 @@ def test_without_its_manifest_nobody_can_tell_what_a_run_is(run: Path):
 def test_what_is_nothing_of_ours(tmp_path: Path, capsys):
     assert main(["verify", str(tmp_path)]) == 2
     assert "neither a run, nor prepared data, nor an export" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("files", [True, [], {"a": 1}, {"": "0"}, {"../x": "0"}, {"/dev/zero": "0"}, {"a\0b": "0"}])
+def test_a_list_of_checksums_made_by_others_is_checked_before_use(run: Path, files: object):
+    (run / "checksums.json").write_text(json.dumps(with_check({"files": files})))
+    with pytest.raises(RunError, match=r"checksums\.json is damaged or was changed"):
+        read_run(run)
