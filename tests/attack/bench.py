@@ -32,6 +32,9 @@ class Bench:
     until: float = float("inf")  # of `time.monotonic()`
     references: dict[str, Snapshot] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # that a job takes undisturbed
+    calls: dict[str, dict[str, int]] = field(
+        default_factory=dict
+    )  # of the system, that a job makes undisturbed, by kind
     tries: int = 0
     leads_on: set[tuple[str, str]] = field(default_factory=set)  # jobs and states from which they reached the reference
 

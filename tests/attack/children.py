@@ -37,7 +37,7 @@ class Ended:
     hung: bool  # ended by us after `LONGEST`
     killed: bool  # by us, as was wanted
     peak: int  # bytes of memory, those of the server at least
-    calls: int  # of the kind that was to fail; 0 if it was killed
+    calls: dict[str, int]  # by kind, of files below the folder; empty if it was killed, or nothing was to fail
 
     @property
     def traceback(self) -> bool:
@@ -191,7 +191,8 @@ class Child:
                 answer = self.children._answer(LONGEST)
         killed = killed and answer["code"] == -signal.SIGKILL  # it may have ended in the meantime
         out, err = ((self.children.folder / name).read_text(errors="replace") for name in ("stdout", "stderr"))
-        calls = int((self.children.folder / "calls").read_text() or 0)
+        counts = json.loads((self.children.folder / "calls").read_text() or "[]")
+        calls = {name: counts[number] for name, number in KINDS.items()} if counts else {}
         return Ended(tuple(self.argv), answer["code"], out, err, hung, killed, answer["peak"] * 1024, calls)
 
     def workers(self) -> list[int]:

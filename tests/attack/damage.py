@@ -60,7 +60,7 @@ def _unfinished(job: Job, kind: str, share: float) -> Callable[[Bench, Path], No
 
     def make(bench: Bench, folder: Path) -> None:
         at = max(1, int(share * calls(bench, job, kind)))
-        ended = bench.children.run(job.argv(bench.base, folder), fault=Fault(kind, at, KILL), below=folder.parent)
+        ended = bench.children.run(job.argv(bench.base, folder), fault=Fault(kind, at, KILL), below=bench.folder)
         assert ended.killed, ended
 
     return make

@@ -7,7 +7,6 @@ same command without the fault gives the reference.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from tests.attack.bench import Bench
 from tests.attack.shim import Fault
@@ -25,23 +24,20 @@ ALWAYS = ("EIO", "ENOSPC")
 
 def calls(bench: Bench, job: Job, kind: str) -> int:
     """How many calls of a kind an undisturbed job makes."""
-    out = bench.out()
-    ended = bench.children.run(job.argv(bench.base, out), fault=Fault(kind, 0, "EIO"), below=_below(bench, out, kind))
-    bench.judge("undisturbed runs", job, out, ended, f"counting {kind}")
-    return ended.calls
+    if job.name not in bench.calls:
+        out = bench.out()
+        ended = bench.children.run(job.argv(bench.base, out), fault=Fault("write", 0, "EIO"), below=bench.folder)
+        bench.judge("undisturbed runs", job, out, ended, "counting calls")
+        bench.calls[job.name] = ended.calls
+    return bench.calls[job.name][kind]
 
 
 def one_fault(bench: Bench, job: Job, fault: Fault) -> None:
-    """A run with a fault, and what came of it."""
+    """A run with a fault, and what came of it. What the job reads may fail too: the data, the model."""
     out = bench.out()
     bench.reference(job)
-    ended = bench.children.run(job.argv(bench.base, out), fault=fault, below=_below(bench, out, fault.kind))
+    ended = bench.children.run(job.argv(bench.base, out), fault=fault, below=bench.folder)
     bench.judge(f"faults: {fault.error}", job, out, ended, str(fault))
-
-
-def _below(bench: Bench, out: Path, kind: str) -> Path:
-    """What the job reads may fail too: the data, the model."""
-    return bench.folder if kind in ("open", "read") else out.parent
 
 
 def all_faults(bench: Bench, job: Job, errors: tuple[str, ...] = ALWAYS, sticky: bool = False) -> Iterator[Fault]:

@@ -142,7 +142,7 @@ RAWS = (
     Case("a header only", _raw(_HEADER)),
     Case("NUL bytes", _raw(_HEADER + b"1,2,3,u\0,i,c\n0,1,2,v,i,c\n" * 60), None),
     Case("UTF-16", _raw((_HEADER * 20).decode().encode("utf-16"))),
-    Case("one line of 30 MB", _raw(_HEADER + b"1,2,3," + b"x" * (30 << 20) + b",i,c\n"), None),
+    Case("one line of 4 MB", _raw(_HEADER + b"1,2,3," + b"x" * (4 << 20) + b",i,c\n"), None),
     Case("a field of 5,000 digits", _raw(_HEADER + b"1," + b"9" * 5000 + b",3,u,i,c\n" + b"0,1,2,v,i,c\n" * 60), None),
     Case("carriage returns only", _raw((_HEADER + b"1,2,3,u,i,c\n" * 60).replace(b"\n", b"\r"))),
     Case("a cut gzip", lambda place: _packed(place, 200)),

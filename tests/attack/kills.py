@@ -41,7 +41,7 @@ def run_killed_at(bench: Bench, job: Job, kind: str, places: Sequence[float]) ->
     every, out = calls(bench, job, kind), bench.out()
     for place in places:
         fault = Fault(kind, max(1, int(place * every)), KILL)
-        ended = bench.children.run(job.argv(bench.base, out), fault=fault, below=out.parent)
+        ended = bench.children.run(job.argv(bench.base, out), fault=fault, below=bench.folder)
         if ended.killed:
             bench.tally.add(KILLS, Outcome.RIGHT)
     bench.judge(RUNS, job, out, bench.children.run(job.argv(bench.base, out)), f"before {kind} at {places}")
@@ -59,7 +59,7 @@ def _at_a_moment(bench: Bench, job: Job, out: Path) -> Ended:
 def _at_a_call(bench: Bench, job: Job, out: Path) -> Ended:
     kind = bench.rng.choice(["write", "rename", "fsync"])
     at = bench.rng.randint(1, 60)
-    return bench.children.run(job.argv(bench.base, out), fault=Fault(kind, at, KILL), below=out.parent)
+    return bench.children.run(job.argv(bench.base, out), fault=Fault(kind, at, KILL), below=bench.folder)
 
 
 def _kill_a_worker(bench: Bench, child: Child, after: float) -> None:

@@ -74,7 +74,7 @@ def _child(request: dict[str, Any]) -> None:
         sys.stderr.flush()
         if request["arm"]:
             with open(request["calls"], "w") as file:
-                file.write(str(ctypes.CDLL(None).attack_calls()))
+                file.write(json.dumps([ctypes.CDLL(None).attack_calls(kind) for kind in range(6)]))
     except BaseException:
         import traceback
 

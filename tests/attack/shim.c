@@ -17,22 +17,22 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { NONE, WRITE, FSYNC, RENAME, OPEN, READ };
+enum { NONE, WRITE, FSYNC, RENAME, OPEN, READ, KINDS };
 
 static char folder[PATH_MAX];
 static size_t folder_length;
 static int armed, sticky, error_number, record_to = -1;
-static long at, calls;
+static long at, calls[KINDS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void attack_arm(const char *below, int kind, long n, int number, int for_good, int record) {
     snprintf(folder, sizeof folder, "%s", below);
     folder_length = strlen(folder);
-    armed = kind, at = n, error_number = number, sticky = for_good, calls = 0;
+    armed = kind, at = n, error_number = number, sticky = for_good;
     record_to = record;
 }
 
-long attack_calls(void) { return calls; }
+long attack_calls(int kind) { return calls[kind]; }
 
 #define REAL(name) static __typeof__(&name) real; if (!real) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
@@ -72,8 +72,8 @@ static int path_at(int dir, const char *name, char *path) {
 }
 
 static int fails(int kind) {
+    long call = __atomic_add_fetch(&calls[kind], 1, __ATOMIC_SEQ_CST);
     if (armed != kind) return 0;
-    long call = __atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST);
     if (call != at && !(sticky && call > at)) return 0;
     if (error_number < 0) syscall(SYS_kill, getpid(), SIGKILL);
     errno = error_number;
@@ -183,7 +183,7 @@ SYNC(fdatasync)
 ssize_t read(int fd, void *data, size_t size) {
     REAL(read);
     char path[PATH_MAX];
-    if (armed == READ && watching() && path_of(fd, path) && fails(READ)) return -1;
+    if (watching() && path_of(fd, path) && fails(READ)) return -1;
     return real(fd, data, size);
 }
 
@@ -191,7 +191,7 @@ ssize_t read(int fd, void *data, size_t size) {
     ssize_t name(int fd, void *data, size_t size, off_t offset) {                         \
         REAL(name);                                                                       \
         char path[PATH_MAX];                                                              \
-        if (armed == READ && watching() && path_of(fd, path) && fails(READ)) return -1;   \
+        if (watching() && path_of(fd, path) && fails(READ)) return -1;   \
         return real(fd, data, size, offset);                                              \
     }
 PREAD(pread)

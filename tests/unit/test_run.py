@@ -208,7 +208,12 @@ def test_what_killed_writers_left_is_gone_when_the_next_one_begins(tmp_path: Pat
     (tmp_path / "kept").rename(tmp_path / "run" / "seed-0")
     with RunDir(tmp_path / "run").locked():
         pass
-    assert {path.name for path in (tmp_path / "run").rglob("*")} == {".lock", "checksums.json", "manifest.json", "seed-0"}
+    assert {path.name for path in (tmp_path / "run").rglob("*")} == {
+        ".lock",
+        "checksums.json",
+        "manifest.json",
+        "seed-0",
+    }
 
 
 @pytest.mark.spawns
