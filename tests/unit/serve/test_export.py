@@ -466,6 +466,10 @@ def test_what_a_killed_export_left_goes_and_one_under_way_stays(tmp_path: Path):
         export_module._sweep_parts(tmp_path / "served")
     finally:
         os.close(held)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".served.part-2c3d", ".served.part-66", ".served2.part-4e5f"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".served.part-2c3d",
+        ".served.part-66",
+        ".served2.part-4e5f",
+    ]
     assert (other / "model.pt2").exists()
     assert (alive / "model.pt2").exists()
