@@ -72,6 +72,12 @@ class Bench:
             self.seconds[job.name] = time.monotonic() - started
             self.references[job.name] = snapshot(out.parent)
             shutil.rmtree(out.parent)
+            if job.like is not None:
+                wrong = different(self.reference(job.like), self.references[job.name])
+                outcome = Outcome.WRONG if wrong else Outcome.RIGHT
+                self.tally.add(
+                    "undisturbed runs", outcome, f"{job.name} is not {job.like.name}: {', '.join(wrong[:6])}"
+                )
         return self.references[job.name]
 
     def out(self) -> Path:

@@ -18,7 +18,7 @@ from tests.attack.shim import ERRORS, KILL, KINDS, Fault
 
 ROOT = Path(__file__).parents[2]
 LONGEST = 300.0  # seconds; nothing here takes a tenth of it alone
-MEMORY = 12 << 30  # bytes of address space, torch's included
+MEMORY = 64 << 30  # bytes of address space; the Java machine reserves much and uses little
 # Libraries that start threads when they are loaded; a fork would leave them in the middle of what they do.
 NO_THREADS = {
     "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE",

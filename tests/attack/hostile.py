@@ -22,6 +22,7 @@ from tests.attack.tiny import COMPARE, PREPARE, RECIPE, SEARCH_JOB, TRAIN_JOB
 
 LONGEST = 60.0  # seconds of a command
 MOST = 1200 << 20  # bytes of memory, those of torch and the server included
+ADDRESSES = 12 << 30  # bytes of address space, above which it is refused memory
 INJECTED = "INJECTED"
 CODE = f'x"""; import os; os.system("touch {INJECTED}"); """y'
 
@@ -339,7 +340,7 @@ def try_case(bench: Bench, case: Case) -> None:
     place = _place(bench)
     argv = case.build(place)
     before = tree(place.victim)
-    ended = bench.children.begin(argv).wait(longest=LONGEST)
+    ended = bench.children.begin(argv, memory=ADDRESSES).wait(longest=LONGEST)
     outcome, said = Outcome.REFUSED if ended.code else Outcome.RIGHT, ""
     injected = [
         path

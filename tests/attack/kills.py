@@ -81,7 +81,7 @@ def _command(pid: int) -> bytes:
 
 def attack(bench: Bench, jobs: Sequence[Job]) -> None:
     """Runs of all jobs in turn, as long as there is time."""
-    while not bench.late:
+    while jobs and not bench.late:
         for job in jobs:
             if not bench.late:
                 run_with_kills(bench, job)

@@ -111,6 +111,8 @@ class Job:
     name: str
     command: Callable[[Base, Path], list[str]]
     workers: bool = False  # whether it starts processes
+    like: Job | None = None  # the job whose result it has, whoever does the work
+    package: str = "recnas"  # that has to be installed
 
     def argv(self, base: Base, out: Path) -> list[str]:
         return [*self.command(base, out), "--quiet"]
@@ -169,7 +171,7 @@ PREPARE = Job("prepare", _prepare)
 WARMUP = Job("warmup", _config("warmup", "warmup"))
 TRAIN_JOB = Job("train", _train)
 SEARCH_JOB = Job("search", _config("search", "search", "--workers", "1"))
-SEARCH_POOL = Job("search, 2 workers", _config("search", "search", "--workers", "2"), workers=True)
+SEARCH_POOL = Job("search, 2 workers", _config("search", "search", "--workers", "2"), workers=True, like=SEARCH_JOB)
 RACE_JOB = Job("race", _config("search", "race", "--workers", "1"))
 COMPARE = Job("compare", _compare)
 BENCH = Job("bench build", _bench)
@@ -177,8 +179,18 @@ EXPORT = Job("export", _export)
 JOBS = (PREPARE, WARMUP, TRAIN_JOB, SEARCH_JOB, SEARCH_POOL, RACE_JOB, COMPARE, BENCH, EXPORT)
 # Engines of others, where they are installed: their processes are not ours to know, and die with the command or not at all.
 ENGINES = (
-    Job("search with Ray", _config("search", "search", "--workers", "2", "--engine", "ray")),
-    Job("prepare with Spark", lambda base, out: [*_prepare(base, out), "--engine", "spark"]),
+    Job(
+        "search with Ray",
+        _config("search", "search", "--workers", "2", "--engine", "ray"),
+        like=SEARCH_JOB,
+        package="ray",
+    ),
+    Job(
+        "prepare with Spark",
+        lambda base, out: [*_prepare(base, out), "--engine", "spark"],
+        like=PREPARE,
+        package="pyspark",
+    ),
 )
 POWER = (PREPARE, WARMUP, TRAIN_JOB, SEARCH_JOB, COMPARE)
 FAULTY = (PREPARE, WARMUP, TRAIN_JOB, SEARCH_JOB, COMPARE, EXPORT)  # whose every file is made to fail
