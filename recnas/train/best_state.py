@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from recnas.errors import RunError
-from recnas.files import fsync_folder
-from recnas.train.checkpoint import load_latest, save
+from recnas.train.checkpoint import load_latest, remove, save
 from recnas.train.distributed import current_ranks
 from recnas.train.loop import Trainer
 
@@ -57,8 +55,7 @@ class BestState:
     def forget(self) -> None:
         self._held = None
         if self.folder is not None and self.folder.exists() and current_ranks().first:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            fsync_folder(self.folder.parent)
+            remove([self.folder])
 
 
 def look_at_the_end(trainer: Trainer, best: BestState) -> None:

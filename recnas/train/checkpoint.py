@@ -97,7 +97,7 @@ def save(
     fsync_folder(folder)
     steps = [(_step(found), found) for found in candidates(folder)]
     current = [found for number, found in steps if number <= step]
-    _remove([*(found for number, found in steps if number > step), *current[max(1, keep) :]])
+    remove([*(found for number, found in steps if number > step), *current[max(1, keep) :]])
     return path
 
 
@@ -116,7 +116,7 @@ def load_latest(
 
 def keep_newest(folder: Path) -> None:
     """Remove older checkpoints, where a crash came between writing the last one and that."""
-    _remove(candidates(folder)[1:])
+    remove(candidates(folder)[1:])
 
 
 def load(path: Path, made_from: Mapping[str, Any] | None = None, device: torch.device | str = "cpu") -> Checkpoint:
@@ -249,7 +249,7 @@ def _free_name(folder: Path, step: int) -> Path:
     return folder / (f"step-{step:06d}" + (f".{max(taken) + 1}" if taken else ""))
 
 
-def _remove(paths: Sequence[Path]) -> None:
+def remove(paths: Sequence[Path]) -> None:
     """Hide first: a half-removed folder must not look like a checkpoint. Nor does one come back after a power cut."""
     for path in paths:
         hidden = path.with_name(f".{path.name}.old-{os.getpid()}")

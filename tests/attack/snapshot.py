@@ -16,7 +16,7 @@ Snapshot = dict[str, str]
 _CLOCK = {"seconds", "at", "earlier", "check", "workers", "latency", "verdict"}
 _AGAIN = re.compile(r"(step-\d+)\.\d+")  # a step that was saved once more
 _PASSING = re.compile(
-    r"__pycache__|/\.step-[^/]*\.old-"
+    r"__pycache__|/\.(step-[^/]*|best)\.old-"
 )  # what could not be removed is on its way out: the next writer sweeps
 _OF_THE_MOMENT = {".lock", ".verified.json", "checksums.json"}  # checksums cover files that hold times
 

@@ -473,3 +473,10 @@ def test_what_a_killed_export_left_goes_and_one_under_way_stays(tmp_path: Path):
     ]
     assert (other / "model.pt2").exists()
     assert (alive / "model.pt2").exists()
+
+
+def test_a_full_disk_is_an_error_and_not_the_end_of_the_process(trained_run: Path, tmp_path: Path):
+    (tmp_path / "model.pt2").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as caught:
+        program.write_program(load_trained(trained_run), "pt2", tmp_path)
+    assert caught.value.errno == 28
