@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -49,9 +50,17 @@ def make_folder(path: Path, option: str = "--out") -> None:
             f"Choose another {option}, or look at its permissions: ls -ld {there}",
         )
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        ensure_folder(path)
     except OSError as error:
         raise RunError(f"The folder {path} cannot be made: {error.strerror}.", f"Choose another {option}.") from None
+
+
+def ensure_folder(path: Path) -> None:
+    """Make a folder and those above it; their names survive a power cut, as what is written into them will."""
+    missing = [part for part in (path, *path.parents) if not part.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for part in reversed(missing):
+        fsync_folder(part.parent)
 
 
 def make_place(path: Path, option: str = "-o") -> None:
@@ -109,7 +118,7 @@ def part_of(path: Path) -> Path:
 
 def write_atomic(path: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Write a file so that a reader sees the old content or the new, never a part; a link in its place is replaced."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    ensure_folder(path.parent)
     part = part_of(path)
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)  # the umask applies
     try:
@@ -174,14 +183,20 @@ def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
         FileNotFoundError, NotADirectoryError: there is none. Other OSErrors: it is there and cannot be read.
         RunError: it is no regular file, or larger than `most`.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode):
-            raise RunError(f"{path} is not a file that can be read.", f"Look at it: ls -ld {path}")
-        if facts.st_size > most:
-            raise RunError(f"{path} has {facts.st_size:,} bytes; a file of its kind has at most {most:,}.")
-        return file.read(most + 1)
+    with _regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise RunError(f"{path} has {size:,} bytes; a file of its kind has at most {most:,}.")
+        return file.read(size)  # what is appended meanwhile is for the next reader
+
+
+def _regular(path: Path) -> io.BufferedReader:
+    """Open a file to read it; it neither waits for a pipe's other end nor reads a device."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise RunError(f"{path} is not a file that can be read.", f"Look at it: ls -ld {path}")
+    return file
 
 
 def read_text(path: Path, most: int = LARGEST_TEXT) -> str:
@@ -206,7 +221,7 @@ def _no_constant(name: str) -> Any:
 
 
 def sha256_file(path: Path) -> str:
-    with open(path, "rb") as file:
+    with _regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -231,12 +246,17 @@ def machine_fault(error: BaseException) -> str | None:
         )
     number = error.errno if isinstance(error, OSError) else None
     if number is None:
-        found = _NUMBER_IN_TEXT.search(str(error)) or _NUMBER_IN_TEXT.search(repr(error))
-        number = int(found[1]) if found else None
+        number = _number_in(f"{error} {error!r}")
     if number not in _NOT_OURS:
         return None
     where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
     return f"{where}{os.strerror(number)}. Nothing that was finished is lost; the same command continues once this is mended."
+
+
+def _number_in(text: str) -> int | None:
+    if found := _NUMBER_IN_TEXT.search(text):
+        return int(found[1])
+    return next((number for number in _NOT_OURS if f"{os.strerror(number)} ({number})" in text), None)  # torch's way
 
 
 def told(error: BaseException) -> RunError | None:

@@ -26,7 +26,7 @@ def available_cores(cgroup: Path = CGROUP) -> int:
 def default_threads() -> int:
     """Threads of a new run unless its settings say otherwise: OMP_NUM_THREADS if that is set, else all cores."""
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(asked) if asked.isdigit() and int(asked) > 0 else available_cores()
+    return int(asked) if asked.isdecimal() and int(asked) > 0 else available_cores()
 
 
 def load_average() -> float | None:

@@ -10,12 +10,13 @@ Sums over several threads round differently, so the number of threads is a part 
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
+from recnas.errors import RunError
+from recnas.files import read_json
 from recnas.machine import default_threads, keep_freed_memory
 
 
@@ -46,7 +47,13 @@ def settle_threads(out: Path | str, given: int | None) -> int:
     if given is not None:
         return given
     try:
-        kept = json.loads((Path(out) / "manifest.json").read_text())["threads"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return int(read_json(Path(out) / "manifest.json")["threads"])
+    except (
+        FileNotFoundError,
+        NotADirectoryError,
+        ValueError,
+        KeyError,
+        TypeError,
+        RunError,
+    ):  # `RunDir.create` says what is wrong with it
         return default_threads()
-    return int(kept)

@@ -12,14 +12,14 @@ settings.register_profile(
 )
 settings.load_profile("recnas")
 
-JOBS = Path(__file__).parent / "jobs"
+STARTING = [Path(__file__).parent / name for name in ("jobs", "attack")]
 IN_EVERY_SPACE_SUITE = "test_keys_are_the_same_in_other_processes"  # of recnas.testing, which knows no marks of ours
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Jobs start workers: all of tests/jobs counts as `spawns`. Elsewhere tests that start processes say so themselves."""
+    """Jobs and attacks start processes: all of tests/jobs and tests/attack counts as `spawns`. Elsewhere tests that start processes say so themselves."""
     for item in items:
-        if item.path.is_relative_to(JOBS) or item.name == IN_EVERY_SPACE_SUITE:
+        if any(item.path.is_relative_to(folder) for folder in STARTING) or item.name == IN_EVERY_SPACE_SUITE:
             item.add_marker(pytest.mark.spawns)
 
 

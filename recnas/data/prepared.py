@@ -90,7 +90,10 @@ def read_blocks(folder: Path, split: str, array: str, rows: int, schema: Schema,
     with open(folder / split / name, "rb") as file:
         for start in range(0, rows, size):
             count = min(size, rows - start)
-            block = np.fromfile(file, dtype=dtype, count=count * width)
+            data = file.read(count * width * np.dtype(dtype).itemsize)
+            if len(data) < count * width * np.dtype(dtype).itemsize:
+                raise DataError(f"{file.name} ends too early.", f"Start over: rm -r {folder}")
+            block = np.frombuffer(data, dtype=dtype)
             yield block.reshape(count, width) if array in ("dense", "ids") else block
 
 

@@ -30,7 +30,7 @@ from recnas.runs.records import ArmRun, read_lines
 from recnas.runs.results import ContestBoard, read_json
 from recnas.tasks.contest import ContestConfig, arm_run, chosen_arms
 from recnas.tasks.ctr import CtrTask
-from recnas.train.logits import logits_path
+from recnas.train.logits import logits_path, read_logits
 
 ASKED = "contest.json"
 
@@ -139,5 +139,5 @@ class _Contest:
             label = np.asarray(self.data.array("test", "label"))
             weight = np.asarray(self.data.array("test", "weight")) if self.data.weighted else None
             files = sorted(logits_path(search / WINNER_FOLDER, "test", 0).parent.glob("test-seed-*.npy"))
-            self._sums[search] = mean_of([row_sums(np.load(file), label, weight=weight) for file in files])
+            self._sums[search] = mean_of([row_sums(read_logits(file), label, weight=weight) for file in files])
         return self._sums[search]

@@ -19,6 +19,7 @@ from recnas.errors import RunError, SpaceError
 from recnas.evaluators.base import Evaluation
 from recnas.evaluators.proxy import ProxyEvaluator, freeze
 from recnas.evaluators.settings import ScoreSettings
+from recnas.files import parse_json, read_text
 from recnas.runs.folder import FolderLock
 from recnas.runs.ledger import Ledger
 from recnas.runs.records import Scored, read_lines
@@ -139,14 +140,14 @@ def read_archs(path: Path | str) -> list[dict[str, Any]]:
     if str(path).endswith(".json") or not Path(path).exists():
         return [to_dict(named_arch(str(path)))]
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise RunError(f"{path} cannot be read: {error.strerror}.") from None
+        lines = read_text(Path(path)).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"{path} cannot be read: {error}.") from None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
+            value = parse_json(line)
             if not isinstance(value, dict):
                 raise ValueError("not an object")
         except ValueError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from recnas.data.prepared import PreparedData, kept_recipe
 from recnas.data.raw.recipe import load_recipe, shipped_recipes
 from recnas.data.schema import Schema
 from recnas.errors import RecnasError
+from recnas.files import read_json
 from recnas.report.stats import share_interval
 from recnas.report.table import Column, Row, Table, number
 from recnas.runs.layout import SCHEMA, WINNER_FOLDER
@@ -102,7 +102,7 @@ def _from_schema(run: Run, columns: tuple[Column, ...], why: str) -> Table:
     width, limit = _embeddings(run)
     for path in (run.path / WINNER_FOLDER / SCHEMA, run.path / SCHEMA):
         if path.exists():
-            schema = Schema.from_dict(json.loads(path.read_text()))
+            schema = Schema.from_dict(read_json(path))
             rows = [{"column": f.name, "rows": f.rows, "bytes": min(f.rows, limit) * width * 4} for f in schema.sparse]
             return Table("data_columns", "Embedding tables", columns, rows, why + _memory_note(width, rows))
     return Table("data_columns", "Embedding tables", columns, [], why + "cardinalities are not known.")

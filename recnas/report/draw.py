@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from recnas.errors import RunError, SpaceError
+from recnas.files import parse_json, read_text
 from recnas.report.arch_svg import draw_nasrec
 from recnas.report.arcs_svg import draw_rows
 from recnas.report.cell_svg import draw_cells
@@ -85,7 +86,7 @@ def _is_written_out(name: str) -> bool:
     patterns = (vision_space(space).pattern for space in vision_spaces())
     if not any(pattern is not None and pattern.fullmatch(text) for pattern in patterns):
         return False
-    return not (text.isdigit() and Path(text).exists())  # a file may be called 341311
+    return not (text.isdecimal() and Path(text).exists())  # a file may be called 341311
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,9 @@ class Drawable:
     label: str
     kind: Kind
     arch: Any
+
+
+_LARGEST = 1 << 24  # bytes of a file
 
 
 def find_arch(name: str) -> Drawable:
@@ -107,7 +111,7 @@ def find_arch(name: str) -> Drawable:
     if path.is_dir():
         raise SpaceError(f"{name} is a folder.", f"For the winner of a run: recnas draw {name}:best -o best.svg")
     try:
-        return parse(path.read_text(encoding="utf-8"), path.stem)
+        return parse(read_text(path, _LARGEST), path.stem)
     except (OSError, UnicodeDecodeError) as error:
         raise SpaceError(
             f"cannot read the architecture {name}: {error}", "Give ARCH.json, RUN:best or a cell like 341311."
@@ -119,7 +123,7 @@ def parse(text: str, label: str) -> Drawable:
     value = None
     if text.startswith(("{", "[")):
         with suppress(ValueError):  # the reader of the format says where it breaks
-            value = json.loads(text)
+            value = parse_json(text)
     for kind in kinds():
         if kind.fits(text, value):
             return Drawable(label, kind, kind.read(text, value))
@@ -139,7 +143,7 @@ def _of_run(name: str) -> Drawable:
         if described is None and best is not None:
             described = best.arch
             label = f"{run.label}, best of {len(run.candidates)} candidates so far"
-    elif which.isdigit() and int(which) > 0:
+    elif which.isdecimal() and int(which) > 0:
         candidate = run.by_index.get(int(which) - 1)
         described = None if candidate is None else candidate.arch
         label = f"{run.label}, candidate {which}"

@@ -9,6 +9,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from recnas.errors import RunError
+from recnas.files import read_json
+
 # Where things lie and how often a checkpoint is written change no figure, and the device none beyond rounding: a run
 # may go on with others.
 MAY_DIFFER = (
@@ -56,12 +59,13 @@ def find_data(run: Path, facts: Mapping[str, Any]) -> Path:
     """
     typed = str(facts.get("path", ""))
     places = [Path(typed)]
-    if "absolute" in facts:
-        places += [Path(facts["absolute"]), run / facts["relative"]]
+    absolute, relative = facts.get("absolute"), facts.get("relative")
+    if isinstance(absolute, str) and isinstance(relative, str):
+        places += [Path(absolute), run / relative]
     for place in places:
         try:
-            found = json.loads((place / "manifest.json").read_text())
-        except (OSError, ValueError):
+            found = read_json(place / "manifest.json")
+        except (OSError, ValueError, RunError):
             continue
         if isinstance(found, dict) and found.get("fingerprint") == facts.get("fingerprint"):
             return place

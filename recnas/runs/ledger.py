@@ -12,12 +12,12 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from recnas.errors import RunError
-from recnas.files import fsync_folder, parse_json, read_bytes
+from recnas.files import ensure_folder, fsync_folder, parse_json, read_bytes
 
 LARGEST = 4 << 30  # bytes; a search of a million candidates has one
 _CHECK = re.compile(rb'[,{]"check":"([0-9a-f]{16})"\}\n')
@@ -48,9 +48,7 @@ def line_of(before: str, event: Mapping[str, Any]) -> tuple[bytes, str]:
 def read_chain(data: bytes) -> Lines:
     events: list[dict[str, Any]] = []
     good, check = 0, ""
-    for line in data.splitlines(keepends=True):
-        if not line.endswith(b"\n"):
-            break
+    for line in _lines_of(data):
         match = _CHECK.fullmatch(line[-_LENGTH:])
         body = (line[:-_LENGTH] or b"{") + b"}"
         if match is None or match[1].decode() != chained(check, body):
@@ -64,6 +62,14 @@ def read_chain(data: bytes) -> Lines:
         events.append(event)
         good, check = good + len(line), match[1].decode()
     return Lines(events, good, check, False)
+
+
+def _lines_of(data: bytes) -> Iterator[bytes]:
+    """With their ends, and without a last one that has none. Only \n ends a line: a damaged byte may be any other."""
+    start = 0
+    while (end := data.find(b"\n", start) + 1) > 0:
+        yield data[start:end]
+        start = end
 
 
 class Ledger:
@@ -105,7 +111,7 @@ class Ledger:
 
     def _open(self) -> int:
         lines = self._lines()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        ensure_folder(self.path.parent)
         new = not self.path.exists()
         handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:

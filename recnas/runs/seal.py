@@ -40,9 +40,14 @@ def sealed(folder: Path) -> dict[str, str]:
         return {}
     except ValueError:
         value = None
-    if not isinstance(value, dict) or not has_check(value):
+    files = value.get("files") if isinstance(value, dict) and has_check(value) else None
+    if not isinstance(files, dict) or not all(_is_below(name) and isinstance(files[name], str) for name in files):
         raise RunError(f"{folder / CHECKSUMS} is damaged or was changed.", f"recnas repair {folder}")
-    return dict(value["files"])
+    return files
+
+
+def _is_below(name: str) -> bool:
+    return "\0" not in name and not Path(name).is_absolute() and Path(name).parts != () and ".." not in Path(name).parts
 
 
 def changed(folder: Path, suffix: str = "") -> list[str]:

@@ -12,11 +12,14 @@ data; if anything differs, nothing is left behind. The folder appears under its 
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,7 @@ from recnas.data.prepare.folder import check_folder
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.encoder import fitted_recipe
 from recnas.errors import DataError, RunError
-from recnas.files import fsync_folder, fsync_tree, part_of
+from recnas.files import ensure_folder, fsync_folder, fsync_tree, part_of
 from recnas.progress import Progress
 from recnas.runs.folder import versions
 from recnas.serve.check_rows import RawRows, header_line, real_rows, rebuilt_rows
@@ -68,9 +71,11 @@ def export(
     check_folder(out)
     model = load_trained(spec, data, seed)
     prepared = model.data(data)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    ensure_folder(out.parent)
+    _sweep_parts(out)
     part = part_of(out)
     part.mkdir()
+    lock = _lock(part)  # as long as this process lives, nobody takes it for what a kill left
     try:
         progress.phase("export", 4, "files")
         program = write_program(model, to, part)
@@ -92,6 +97,8 @@ def export(
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
+    finally:
+        os.close(lock)
     progress.end()
     files = [file for file in out.rglob("*") if file.is_file()]
     return {
@@ -166,6 +173,25 @@ def check_raw_rows(folder: Path, model: TrainedModel, data: PreparedData) -> dic
         "rebuilt": len(objects.lines),
         "max_abs_difference": float(difference.max(initial=0.0)),
     }
+
+
+def _lock(part: Path) -> int:
+    """Raises: BlockingIOError: another process holds it. Other OSErrors: it is no folder."""
+    handle = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _sweep_parts(out: Path) -> None:
+    """Remove what exports to this folder that were killed left beside it; one that is under way holds a lock."""
+    for stale in out.parent.glob(f".{glob.escape(out.name)}.part-*"):
+        with suppress(OSError):
+            os.close(_lock(stale))
+            shutil.rmtree(stale, ignore_errors=True)
 
 
 def _predicted(model: TrainedModel, rows: RawRows) -> np.ndarray:

@@ -9,11 +9,13 @@ Both take `dense [B, I]` float32 and `ids [B, F]` int64 for any B, and give `pro
 from __future__ import annotations
 
 import importlib.util
+import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any, cast
 
 import numpy as np
 import torch
@@ -89,8 +91,8 @@ def write_program(model: TrainedModel, to: str, folder: Path) -> Path:
     program = torch.export.export(scorer, inputs, dynamic_shapes={"dense": {0: batch}, "ids": {0: batch}})
     path = folder / f"model.{to}"
     if to == "pt2":
-        with _quiet():
-            torch.export.save(program, path)
+        with _quiet(), _KeepingErrors(path) as file:
+            torch.export.save(program, cast(IO[bytes], file))
         return path
     with _quiet():
         torch.onnx.export(
@@ -104,6 +106,43 @@ def write_program(model: TrainedModel, to: str, folder: Path) -> Path:
             verbose=False,
         )
     return path
+
+
+class _KeepingErrors(io.RawIOBase):
+    """A file whose writes always seem to work, and whose first error is raised when it is closed.
+
+    torch's writer, written in C++, ends the whole process when it meets an error twice, as on a full disk.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb", buffering=0)
+        self._error: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:  # asked for, and only to go back to the start at the end
+        return True
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        return place
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        try:
+            rest = view if self._error is None else view[:0]
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            self._error = error
+        return len(view)
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
 
 @contextmanager

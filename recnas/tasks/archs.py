@@ -53,7 +53,7 @@ def _of_run(run: Run, which: str) -> NasrecArch:
         if run.winner_arch is None:
             raise RunError(f"{run.path} has no winner yet.", f"Continue it: recnas search --resume {run.path}")
         return from_dict(run.winner_arch)
-    candidate = run.by_index.get(int(which) - 1) if which.isdigit() else None
+    candidate = run.by_index.get(int(which) - 1) if which.isdecimal() else None
     if candidate is not None:
         return from_dict(candidate.arch)
     has = f"it has candidates 1 to {len(run.candidates)}" if run.candidates else "it has no candidates yet"

@@ -20,6 +20,7 @@ from recnas.searchers.settings import RaceSettings
 from recnas.space.nasrec.arch import NasrecArch
 from recnas.tasks.base import Final
 from recnas.tasks.settings import CtrSearchConfig
+from recnas.train.logits import read_logits
 from recnas.train.recipe import BATCH_SIZES, drawn_recipe, recipe_of, with_recipe
 from recnas.train.standalone import train
 
@@ -65,7 +66,7 @@ class Racing:
         label = np.asarray(data.array("valid", "label"))
         weight = np.asarray(data.array("valid", "weight")) if data.weighted else None
         first, second = (
-            [row_sums(np.load(scores_path(folder, name)), label, weight=weight) for name in names]
+            [row_sums(read_logits(scores_path(folder, name)), label, weight=weight) for name in names]
             for names in (one, other)
         )
         return paired_bootstrap(first, second)

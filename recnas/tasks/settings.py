@@ -121,6 +121,17 @@ class CtrSearchConfig(Settings):
         _check_objectives(self.objectives, [*measured, *ARITHMETIC, *MEASURED])
         return self
 
+    @model_validator(mode="after")
+    def _proxies_have_batches_enough(self) -> CtrSearchConfig:
+        from recnas.proxies.registry import get_proxies
+
+        for proxy in get_proxies(self.score.proxies) if self.evaluator == "proxy" else ():
+            if self.score.batches < proxy.min_batches:  # said now, not after the warm-up
+                raise ValueError(
+                    f"score.batches is {self.score.batches}, and {proxy.name} compares at least {proxy.min_batches}"
+                )
+        return self
+
     @property
     def _measured(self) -> str:
         return UNJUDGED if self.evaluator == "none" else VALID_LOGLOSS

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from recnas.errors import RunError
-from recnas.train.checkpoint import load_latest, save
+from recnas.train.checkpoint import load_latest, remove, save
 from recnas.train.distributed import current_ranks
 from recnas.train.loop import Trainer
 
@@ -55,8 +54,8 @@ class BestState:
 
     def forget(self) -> None:
         self._held = None
-        if self.folder is not None and current_ranks().first:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder is not None and self.folder.exists() and current_ranks().first:
+            remove([self.folder])
 
 
 def look_at_the_end(trainer: Trainer, best: BestState) -> None:

@@ -21,7 +21,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -31,7 +31,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from recnas.errors import RunError
-from recnas.files import fsync_folder, machine_fault, read_json, sha256_file, write_atomic, write_json
+from recnas.files import ensure_folder, fsync_folder, machine_fault, read_json, sha256_file, write_atomic, write_json
 from recnas.runs.identity import differences
 
 FORMAT = 1
@@ -71,7 +71,7 @@ def save(
         facts: the rest of the state, as JSON: loader position, anything.
         made_from: what must be the same to continue (data fingerprint, space description); see `load`.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    ensure_folder(folder)
     for stale in folder.glob(".step-*"):  # of a crash
         shutil.rmtree(stale, ignore_errors=True)
     path = _free_name(folder, step)
@@ -97,8 +97,7 @@ def save(
     fsync_folder(folder)
     steps = [(_step(found), found) for found in candidates(folder)]
     current = [found for number, found in steps if number <= step]
-    for old in [*(found for number, found in steps if number > step), *current[max(1, keep) :]]:
-        _remove(old)
+    remove([*(found for number, found in steps if number > step), *current[max(1, keep) :]])
     return path
 
 
@@ -117,8 +116,7 @@ def load_latest(
 
 def keep_newest(folder: Path) -> None:
     """Remove older checkpoints, where a crash came between writing the last one and that."""
-    for old in candidates(folder)[1:]:
-        _remove(old)
+    remove(candidates(folder)[1:])
 
 
 def load(path: Path, made_from: Mapping[str, Any] | None = None, device: torch.device | str = "cpu") -> Checkpoint:
@@ -251,8 +249,11 @@ def _free_name(folder: Path, step: int) -> Path:
     return folder / (f"step-{step:06d}" + (f".{max(taken) + 1}" if taken else ""))
 
 
-def _remove(path: Path) -> None:
-    """Hide first: a half-removed folder must not look like a checkpoint."""
-    hidden = path.with_name(f".{path.name}.old-{os.getpid()}")
-    os.rename(path, hidden)
-    shutil.rmtree(hidden, ignore_errors=True)
+def remove(paths: Sequence[Path]) -> None:
+    """Hide first: a half-removed folder must not look like a checkpoint. Nor does one come back after a power cut."""
+    for path in paths:
+        hidden = path.with_name(f".{path.name}.old-{os.getpid()}")
+        os.rename(path, hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+    if paths:
+        fsync_folder(paths[0].parent)

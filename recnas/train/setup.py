@@ -219,11 +219,12 @@ def train_with_checkpoints(
     start = ranks.share(saved.step if saved is not None else None)
     if start is not None:
         trainer.load(saved.tensors if saved is not None else {}, saved.facts if saved is not None else {})
+    best = BestState(trainer, None if folder is None else folder / "best", made_from)
     if trainer.ended:
         if ranks.first and folder is not None:
             keep_newest(folder)
+        best.forget()
         return
-    best = BestState(trainer, None if folder is None else folder / "best", made_from)
     pace = Pace(trainer.settings.checkpoint_seconds)
     batch = trainer.settings.batch_size
     progress.phase(name, trainer.total_steps * batch)

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from recnas.data.prepared import PreparedData
-from recnas.files import write_json, write_text
+from recnas.files import fsync_folder, fsync_tree, part_of, write_json, write_text
 from recnas.model.nasrec.subnet import new_subnet
 from recnas.progress import Progress
 from recnas.runs.folder import RunDir
@@ -106,10 +106,11 @@ def _take_over(source: Path, folder: Path) -> None:
     """Copy a checkpoint, whole or not at all."""
     if folder.exists() or not source.is_dir():
         return
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
+    part = part_of(folder)
     shutil.copytree(source, part)
+    fsync_tree(part)
     part.rename(folder)
+    fsync_folder(folder.parent)
 
 
 def _finished(run: RunDir) -> dict[int, SeedTraining]:

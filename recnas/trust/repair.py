@@ -3,6 +3,7 @@
     ledgers       lines before the first that was changed stay; the whole file is kept beside, as ledger.jsonl.damaged-1
     checkpoints   those that do not verify go; a training goes on from an earlier one, or begins again
     results       files that were changed since the run ended go
+    predictions   those that do not verify go
 
 What was computed from something that is gone goes too: the line of a training whose weights are, the result of a warm-up.
 """
@@ -10,7 +11,9 @@ What was computed from something that is gone goes too: the line of a training w
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from recnas.errors import RunError
 from recnas.files import read_bytes, write_bytes
@@ -19,6 +22,7 @@ from recnas.runs.layout import LEDGER, RESULT
 from recnas.runs.ledger import LARGEST, line_of, read_chain
 from recnas.runs.seal import changed, unseal
 from recnas.train.checkpoint import candidates, check_whole
+from recnas.train.logits import logits_path, read_logits
 from recnas.trust.verify import checkpoint_folders, run_folders
 
 
@@ -39,6 +43,7 @@ def repair(path: Path | str) -> list[str]:
             done += _ledger(ledger)
         for folder in checkpoint_folders(path):
             done += _checkpoints(folder)
+        done += _predictions(path)
         for folder in run_folders(path):
             done += _what_follows(folder)
     return done
@@ -85,6 +90,18 @@ def _checkpoints(folder: Path) -> list[str]:
     return done
 
 
+def _predictions(path: Path) -> list[str]:
+    """Of every training in a run: its own command computes them again."""
+    done = []
+    for file in sorted(path.rglob("*.npy")):
+        try:
+            read_logits(file)
+        except RunError as error:
+            file.unlink()
+            done.append(f"{error.what} It is gone")
+    return done
+
+
 def _what_follows(folder: Path) -> list[str]:
     """What says that something is finished which is not there any more."""
     run = RunDir.open(folder)
@@ -100,11 +117,23 @@ def _what_follows(folder: Path) -> list[str]:
         return []
     lines = run.ledger.read()
     gone = [line["seed"] for line in lines if not candidates(folder / f"seed-{line['seed']}")]
-    if gone:
+    lost = [line["seed"] for line in lines if line["seed"] not in gone and not _has_predictions(folder, line)]
+    if gone or lost:
         check, text = "", b""
-        for line in (line for line in lines if line["seed"] not in gone):
+        for line in (line for line in lines if line["seed"] not in (*gone, *lost)):
             written, check = line_of(check, line)
             text += written
         write_bytes(folder / LEDGER, text)
         unseal(folder)
-    return [f"{folder}: the weights of seed {seed} are gone, so it has to be trained again" for seed in gone]
+    return [
+        *(f"{folder}: the weights of seed {seed} are gone, so it has to be trained again" for seed in gone),
+        *(f"{folder}: predictions of seed {seed} are gone, so it has to be evaluated again" for seed in lost),
+    ]
+
+
+def _has_predictions(folder: Path, line: Mapping[str, Any]) -> bool:
+    """Runs of earlier versions have none at all."""
+    kept = (folder / "predictions").exists()
+    return not kept or all(
+        logits_path(folder, split, line["seed"]).exists() for split in ("valid", "test") if line.get(split)
+    )

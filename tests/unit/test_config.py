@@ -60,3 +60,13 @@ def test_unreadable_files(tmp_path):
 def test_settings_are_frozen():
     with pytest.raises(Exception, match="frozen"):
         check_settings(Outer, {}, "here").seed = 1
+
+
+def test_too_few_batches_for_a_proxy_are_said_before_anything_is_computed():
+    from recnas.tasks.settings import CtrSearchConfig
+
+    few = {"data": "d", "score": {"batches": 1}}
+    with pytest.raises(ConfigError, match=r"score\.batches is 1, and sigeo compares at least 2"):
+        check_settings(CtrSearchConfig, few, "the test")
+    assert check_settings(CtrSearchConfig, {**few, "evaluator": "none"}, "the test").score.batches == 1
+    assert check_settings(CtrSearchConfig, {**few, "score": {"batches": 1, "proxies": ["naswot"]}}, "the test")

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from recnas import files
 from recnas.cli.main import main
 from recnas.errors import RunError
-from recnas.files import machine_fault, make_folder, make_place, read_json, write_text
+from recnas.files import machine_fault, make_folder, make_place, read_json, sha256_file, write_text
 from recnas.runs.folder import FolderLock, RunDir
 
 
@@ -61,6 +62,7 @@ def test_only_faults_of_the_machine_are_taken_for_such():
         assert os.strerror(number) in (machine_fault(OSError(number, "", "x")) or "")
     assert machine_fault(FileNotFoundError(errno.ENOENT, "No such file or directory", "x")) is None
     assert machine_fault(ValueError("12 rows")) is None
+    assert machine_fault(RuntimeError("the widths differ (5)")) is None
     assert machine_fault(RunError("[Errno 5]")) is None
 
 
@@ -68,6 +70,7 @@ def test_faults_of_the_machine_are_found_in_what_libraries_say():
     for said in (
         "SafetensorError('Error while deserializing: I/O error: Input/output error (os error 5)')",
         "[Errno 5] Error reading bytes from file. Detail: [errno 5] Input/output error",
+        "unable to open file </runs/a/tensors.safetensors> in read-only mode: Input/output error (5)",
     ):
         assert machine_fault(RuntimeError(said)) == (
             "Input/output error. Nothing that was finished is lost; the same command continues once this is mended."
@@ -75,6 +78,23 @@ def test_faults_of_the_machine_are_found_in_what_libraries_say():
     assert "Not enough memory: Unable to allocate 5 TiB" in (
         machine_fault(MemoryError("Unable to allocate 5 TiB")) or ""
     )
+
+
+def test_the_names_of_new_folders_are_forced_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What is written into them is; a power cut would else leave it without a way to it."""
+    forced: list[Path] = []
+    monkeypatch.setattr(files, "fsync_folder", forced.append)
+    write_text(tmp_path / "a" / "b" / "file", "x")
+    assert forced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+    write_text(tmp_path / "a" / "b" / "other", "x")
+    assert forced[3:] == [tmp_path / "a" / "b"]
+
+
+def test_checksums_are_made_of_files_only(tmp_path: Path):
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/zero"), tmp_path):
+        with pytest.raises((RunError, IsADirectoryError)):
+            sha256_file(path)
 
 
 def test_json_is_read_from_files_of_bounded_size_only(tmp_path: Path):

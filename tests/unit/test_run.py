@@ -71,6 +71,22 @@ def test_lines_taken_out_moved_or_doubled_are_noticed(tmp_path: Path, edit):
         Ledger(path).read()
 
 
+def test_a_byte_that_became_the_end_of_a_line_elsewhere_is_noticed(tmp_path: Path):
+    """Readers that end lines at \\r too took such a line for one cut short, and dropped all after it."""
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    for number in range(4):
+        ledger.append({"event": "a-b", "number": number})
+    ledger.close()
+    whole = (tmp_path / "ledger.jsonl").read_bytes()
+    for place in range(len(whole) - 1):
+        for byte in (b"\r", b"\x0b", b"\x0c", b"\x1c", b"\x85"):
+            (tmp_path / "ledger.jsonl").write_bytes(whole[:place] + byte + whole[place + 1 :])
+            if b"\n" in whole[place : place + 1]:
+                continue
+            with pytest.raises(RunError, match="is not what was written"):
+                ledger.read()
+
+
 def test_a_ledger_that_is_no_file_neither_hangs_nor_fills_memory(tmp_path: Path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "zero").symlink_to("/dev/zero")

@@ -40,6 +40,7 @@ def open_work(out: Path, plan: dict[str, Any], block_bytes: int) -> int:
     """Continue an earlier attempt only if it was the same job; its block size is kept and returned."""
     work = out / ".work"
     path = work / "plan.json"
+    others = out.exists() and any(item.name not in (".lock", ".work") for item in out.iterdir())
     if path.exists():
         try:
             earlier = read_json(path)
@@ -48,7 +49,7 @@ def open_work(out: Path, plan: dict[str, Any], block_bytes: int) -> int:
         if not isinstance(earlier, dict) or not has_check(earlier):
             raise DataError(
                 f"{path} is damaged, so nobody can tell what this unfinished preparation was made from.",
-                f"Start over: rm -r {work}",
+                f"Start over: rm -r {out if others else work}",
             )
         del earlier["check"]
         block_bytes = earlier.pop("block_bytes")
@@ -57,8 +58,9 @@ def open_work(out: Path, plan: dict[str, Any], block_bytes: int) -> int:
                 f"{out} holds an unfinished preparation with other options: {'; '.join(different)}.",
                 f"Repeat the earlier command, choose another --out, or start over: rm -r {out}",
             )
-    elif out.exists() and any(item.name not in (".lock", ".work") for item in out.iterdir()):
-        raise DataError(f"{out} exists and is not a prepared data set.", "Choose another --out.")
+    elif others:
+        again = f", or start over: rm -r {out}" if work.exists() else "."
+        raise DataError(f"{out} exists and is not a prepared data set.", f"Choose another --out{again}")
     else:
         write_json(path, with_check({**plan, "block_bytes": block_bytes}))
     (work / "chunks").mkdir(exist_ok=True)

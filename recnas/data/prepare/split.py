@@ -11,6 +11,7 @@ files           the raw files come split: rows are numbered through train, then 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 
 from recnas.data.raw.recipe import Recipe
 from recnas.errors import ConfigError, DataError
+from recnas.files import read_bytes
 
 TRAIN, VALID, TEST = 0, 1, 2
 SPLITS = ("train", "valid", "test")
@@ -181,8 +183,9 @@ def _by_day(days: list[np.ndarray]) -> list[np.ndarray]:
 
 def _read_index(path: Path, total: int) -> np.ndarray:
     try:
-        index = np.load(path) if path.suffix == ".npy" else np.fromfile(path, dtype=np.uint8)
-    except (OSError, ValueError) as error:
+        data = read_bytes(path, 16 * total + 4096)  # the widest integers, and a header
+        index = np.load(io.BytesIO(data)) if path.suffix == ".npy" else np.frombuffer(data, dtype=np.uint8)
+    except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path} cannot be read as a split index: {error}.") from None
     if index.shape != (total,) or (len(index) and int(index.max()) > TEST):
         raise DataError(

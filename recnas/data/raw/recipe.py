@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from recnas.config import Settings, check_settings, nearest, read_yaml
-from recnas.data.raw.serving import TRANSFORMS
+from recnas.data.raw.serving import LARGEST, TRANSFORMS
 from recnas.errors import ConfigError
 from recnas.names import name_fault
 from recnas.resources import resource_dir
@@ -84,7 +84,7 @@ class DenseGroup(Settings):
 
     columns: tuple[str, ...]
     transform: Transform = "log1p"
-    fill: float = 0.0
+    fill: float = Field(0.0, ge=-LARGEST, le=LARGEST)  # of a 32-bit number
     optional: bool = False  # left out unless asked for by name (--with)
     missing: tuple[str, ...] = ()  # added to MISSING_NUMBERS
     standardise: Standardise | None = None  # None: the recipe's

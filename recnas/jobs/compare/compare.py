@@ -39,6 +39,7 @@ from recnas.runs.records import ModelLatency
 from recnas.runs.results import Leaderboard, MetricColumn
 from recnas.tasks.models import find_entrant, resolve, with_options
 from recnas.train.latency import latency_percentiles
+from recnas.train.logits import read_logits
 from recnas.train.metrics import REPORTED
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import NOT_THE_RESULT, check_stopping
@@ -205,7 +206,7 @@ class _Comparison:
                     searched=entrant.searched,
                     trials=list(self.journal.trials(entrant.id).values()),
                     seeds=lines,
-                    sums=[judged(np.load(file)) for file in files],
+                    sums=[judged(read_logits(file)) for file in files],
                     latency=self.journal.latency(entrant.id),
                 )
             )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from recnas.errors import SpaceError
+from recnas.files import parse_json, read_text
 from recnas.space.base import nearest_name
 from recnas.space.nasrec.arch import Block, NasrecArch
 from recnas.space.nasrec.fields import block_list, make_block, need_keys, space_name
@@ -27,6 +28,7 @@ FORMAT = "recnas/1"
 PLUS = "nasrec-plus"  # a space with a format of its own, see `recnas.space.plus.json`
 RECNAS = "recnas"  # the two formats, as `dump_arch` calls them
 NASREC = "nasrec"
+_LARGEST = 1 << 24  # bytes of a file; an architecture has some thousand
 _FIELDS = tuple(field.name for field in fields(Block))
 
 
@@ -37,7 +39,7 @@ def load_arch(path: str | Path) -> NasrecArch:
     A space with widths of your own reads its files with `space.from_dict`.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_text(Path(path), _LARGEST)
     except (OSError, UnicodeDecodeError) as error:
         raise SpaceError(f"cannot read the architecture file {path}: {error}", "check the path") from error
     try:
@@ -49,12 +51,12 @@ def load_arch(path: str | Path) -> NasrecArch:
 def parse_arch(text: str) -> NasrecArch:
     """The architecture in a JSON text of either format."""
     try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise SpaceError(
-            f"this is not JSON (line {error.lineno}, column {error.colno}: {error.msg})",
-            "save the file again, or write one with dump_arch",
-        ) from error
+        data = parse_json(text)
+    except ValueError as error:
+        why = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            why = f"line {error.lineno}, column {error.colno}: {error.msg}"
+        raise SpaceError(f"this is not JSON ({why})", "save the file again, or write one with dump_arch") from None
     arch = from_reference(data) if looks_like_reference(data) else from_dict(data)
     if arch.space == PLUS:
         from recnas.space.plus import PlusSpace

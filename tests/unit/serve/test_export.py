@@ -4,6 +4,7 @@ import csv
 import hashlib
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from recnas.data.synthetic import generate
 from recnas.errors import BackendMissing, RunError
 from recnas.jobs.compare import compare
 from recnas.runs.checks import with_check
+from recnas.serve import export as export_module
 from recnas.serve import program
 from recnas.serve.export import check_program, export
 from recnas.serve.load import load_trained
@@ -451,3 +453,30 @@ def test_score_row_reads_nothing_outside_of_its_folder(exported: Path, tmp_path:
 def test_an_export_is_verified_and_says_that_pt2_runs_code(exported: Path):
     assert verify(exported).well
     assert "can run code" in (exported / "README.md").read_text()
+
+
+def test_what_a_killed_export_left_goes_and_one_under_way_stays(tmp_path: Path):
+    dead, alive, other = (tmp_path / name for name in (".served.part-0a1b", ".served.part-2c3d", ".served2.part-4e5f"))
+    for part in (dead, alive, other):
+        part.mkdir()
+        (part / "model.pt2").write_text("half")
+    (tmp_path / ".served.part-66").symlink_to(other)
+    held = export_module._lock(alive)
+    try:
+        export_module._sweep_parts(tmp_path / "served")
+    finally:
+        os.close(held)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".served.part-2c3d",
+        ".served.part-66",
+        ".served2.part-4e5f",
+    ]
+    assert (other / "model.pt2").exists()
+    assert (alive / "model.pt2").exists()
+
+
+def test_a_full_disk_is_an_error_and_not_the_end_of_the_process(trained_run: Path, tmp_path: Path):
+    (tmp_path / "model.pt2").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as caught:
+        program.write_program(load_trained(trained_run), "pt2", tmp_path)
+    assert caught.value.errno == 28

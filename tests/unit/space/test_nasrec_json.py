@@ -165,6 +165,10 @@ def damaged(file, *path, value=None, remove=False):
     ("text", "message"),
     [
         ("{", "not JSON .line 1"),
+        ("[" * 3000, "not JSON .it is nested too deep"),
+        ('{"a":' * 3000, "not JSON .it is nested too deep"),
+        ("9" * 5000, "not JSON .Exceeds the limit"),
+        ("[NaN]", "not JSON .NaN is no number"),
         ("[1, 2]", "expected an object"),
         ("{}", "field 'format' is missing"),
         (damaged(OWN_FILE, "format", value="recnas/9"), "format is 'recnas/9'"),

@@ -11,6 +11,7 @@ import pytest
 
 from recnas.cli.main import main
 from recnas.errors import RunError
+from recnas.runs.checks import with_check
 from recnas.runs.folder import RunDir
 from recnas.runs.read import read_run
 from recnas.serve.load import load_trained
@@ -104,14 +105,24 @@ def test_seeds_that_were_swapped_are_refused(run: Path):
 
 
 @pytest.mark.parametrize(
-    "what", ["ledger.jsonl", "result.json", "checksums.json", "seed-1/tensors", "seed-0/state", "schema.json"]
+    "what",
+    [
+        "ledger.jsonl",
+        "result.json",
+        "checksums.json",
+        "seed-1/tensors",
+        "seed-0/state",
+        "schema.json",
+        "predictions/test-seed-1",
+    ],
 )
 def test_a_repaired_run_goes_on_to_the_same_figures(run: Path, criteo_data, what: str, capsys):
     before = {name: RunDir.open(run).ledger.read()[name]["test"] for name in (0, 1)}
-    path = next(run.glob(f"{what.split('/')[0]}/step-*/{what.split('/')[1]}*")) if "/" in what else run / what
+    path, *_ = (*run.glob(f"{what}*"), *run.glob(what.replace("/", "/step-*/") + "*"))
     flip(path, 100)
     assert main(["verify", str(run)]) == 2
     assert f"-> recnas repair {run}" in capsys.readouterr().err
+    predictions = {file.name: file.read_bytes() for file in run.glob("predictions/*") if file != path}
     assert main(["repair", str(run)]) == 0
     assert "Repeat the command" in capsys.readouterr().out
     assert verify(run).well
@@ -120,6 +131,8 @@ def test_a_repaired_run_goes_on_to_the_same_figures(run: Path, criteo_data, what
     assert {line["seed"]: line["test"] for line in after} == before
     assert read_run(run).has_result
     assert verify(run, replay=True).well
+    assert {name: (run / "predictions" / name).read_bytes() for name in predictions} == predictions
+    assert len(list(run.glob("predictions/*"))) == 4
     assert repair(run) == []
 
 
@@ -132,3 +145,10 @@ def test_without_its_manifest_nobody_can_tell_what_a_run_is(run: Path):
 def test_what_is_nothing_of_ours(tmp_path: Path, capsys):
     assert main(["verify", str(tmp_path)]) == 2
     assert "neither a run, nor prepared data, nor an export" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("files", [True, [], {"a": 1}, {"": "0"}, {"../x": "0"}, {"/dev/zero": "0"}, {"a\0b": "0"}])
+def test_a_list_of_checksums_made_by_others_is_checked_before_use(run: Path, files: object):
+    (run / "checksums.json").write_text(json.dumps(with_check({"files": files})))
+    with pytest.raises(RunError, match=r"checksums\.json is damaged or was changed"):
+        read_run(run)

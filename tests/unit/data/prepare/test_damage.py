@@ -80,6 +80,20 @@ def test_a_plan_that_is_damaged_is_said_with_what_to_type(unfinished: Path, crit
         prepare("criteo", [criteo_file], unfinished)
 
 
+@pytest.mark.parametrize("text", ["{", None])
+def test_what_is_said_to_be_removed_is_all_that_stands_in_the_way(
+    unfinished: Path, criteo_file: Path, text: str | None
+):
+    """A kill between the last moves leaves some of the data outside of `.work`; without its plan nobody goes on from there."""
+    (unfinished / ".work" / "done" / "train").rename(unfinished / "train")
+    plan = unfinished / ".work" / "plan.json"
+    plan.unlink() if text is None else plan.write_text(text)
+    with pytest.raises(DataError, match=f"start over: rm -r {unfinished}$|Start over: rm -r {unfinished}$") as caught:
+        prepare("criteo", [criteo_file], unfinished)
+    shutil.rmtree(str(caught.value).split()[-1].rstrip("."))
+    assert prepare("criteo", [criteo_file], unfinished).verify() == []
+
+
 def test_work_that_a_kill_left_beside_finished_data_goes(criteo_file: Path, tmp_path: Path):
     done = prepare("criteo", [criteo_file], tmp_path / "d")
     (done.path / ".work" / "chunks").mkdir(parents=True)

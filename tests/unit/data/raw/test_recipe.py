@@ -73,3 +73,11 @@ def test_inconsistent_recipes_say_why(tmp_path: Path, text: str, message: str):
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
         load_recipe(str(path))
+
+
+@pytest.mark.parametrize("fill", ["1e39", "-.inf", ".nan"])
+def test_a_filling_that_is_no_32_bit_number_is_a_fault_of_the_recipe(tmp_path: Path, fill: str):
+    path = tmp_path / "r.yaml"
+    path.write_text(f"name: x\nheader: true\nlabel: {{column: y}}\ndense: [{{columns: [p], fill: {fill}}}]\n")
+    with pytest.raises(ConfigError, match="fill"):
+        load_recipe(str(path))
