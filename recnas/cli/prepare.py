@@ -45,7 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--protocol",
         metavar="P",
-        help="random-8-1-1, autoctr-8-1-1, time-last-day, index or files (default: the recipe's; files with --train)",
+        help="random-8-1-1, autoctr-8-1-1, random, group, time-last-day, time-ratio, index or files (default: the recipe's; "
+        "files with --train)",
+    )
+    parser.add_argument(
+        "--shares",
+        type=shares,
+        metavar="A,B,C",
+        help="of train, validation and test, with the protocols random, group and time-ratio, as 0.7,0.2,0.1",
     )
     parser.add_argument(
         "--split-index",
@@ -102,6 +109,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
+def shares(text: str) -> tuple[float, float, float]:
+    try:
+        train, valid, test = map(float, text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be three numbers, as 0.7,0.2,0.1 (got {text!r})") from None
+    return train, valid, test
+
+
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.inspect import show
     from recnas.data.prepare.options import PrepareOptions
@@ -120,6 +135,7 @@ def run(args: argparse.Namespace) -> int:
         split_index=args.split_index,
         side=tuple(args.side),
         parquet=not args.no_parquet,
+        shares=args.shares,
     )
     progress = Progress(quiet=args.quiet)
     data = prepare(

@@ -43,14 +43,15 @@ _FILES = {
 
 
 def kept_recipe(recipe: Recipe) -> dict[str, Any]:
-    """A recipe without what is only for people; one without weights is as it was before there were any."""
-    unused = set() if recipe.weight is not None else {"weight"}
-    return recipe.model_dump(mode="json", exclude={"title", "source", "expected_rows"} | unused)
+    """A recipe without what is only for people."""
+    return recipe.model_dump(mode="json", exclude={"title", "source", "expected_rows"})
 
 
 def prepared_options(recipe: Recipe, options: PrepareOptions, protocol: str, sources: list[Source]) -> dict[str, Any]:
     """What decides the content of a prepared folder; two folders with equal options are equal."""
-    chosen = {name: value for name, value in asdict(options).items() if name not in ("side", "protocol")}
+    chosen = {name: value for name, value in asdict(options).items() if name not in ("side", "protocol", "shares")}
+    if options.takes_shares(protocol):
+        chosen["shares"] = list(options.shares_of(recipe))
     chosen["with_columns"] = list(options.with_columns)
     return {
         "recipe": kept_recipe(recipe),

@@ -12,6 +12,7 @@ import io
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,16 @@ from recnas.data.prepared import PreparedData
 from recnas.data.raw.columns import cells_of
 from recnas.data.raw.encoder import BLOCK_BYTES, RawEncoder, fitted_recipe, vocabulary_file
 from recnas.data.raw.recipe import InputColumn, Recipe
-from recnas.data.raw.serving import DERIVATIONS, TRANSFORMS
+from recnas.data.raw.sections import Clock
+from recnas.data.raw.serving import TRANSFORMS
 from recnas.data.raw.sources import stream_blocks
+from recnas.data.raw.values import DERIVATIONS
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField
 
 ROWS = 64  # of each kind
 _LOOKED_AT = 20_000  # rows of a split, or of the raw file's first block, to choose from
 _TRIED = (*range(32), *range(4_000_000_000, 4_000_000_032))  # to make up a value that no vocabulary has
+_DAYS = 366 * 3  # in which every day of the month has been every weekday
 _TIMES = [f"0001{day:02d}{hour:02d}" for day, hour in product(range(3, 10), range(24))]  # a week from a Monday
 
 
@@ -149,7 +153,7 @@ def _cells(
 ) -> dict[str, str | None] | None:
     """Raw cells of an encoded row, or None if no raw row gives it any more."""
     row: dict[str, str | None] = {}
-    times: dict[str, dict[str, str | None]] = {}  # source -> derivation -> what it must give
+    times: dict[tuple[str, Clock | None], dict[str, str | None]] = {}  # source -> derivation -> what it must give
     numbers = dict(zip((field.name for field in data.schema.dense), zip(data.schema.dense, dense.tolist())))
     sparse = [column for column in inputs if not column.is_dense]
     for column in inputs:
@@ -160,19 +164,33 @@ def _cells(
             return None
         text = texts[column.name][i]
         if column.derivation is not None:
-            times.setdefault(column.source, {})[column.derivation] = text
+            times.setdefault((column.source, column.clock), {})[column.derivation] = text
         else:
             suffix = column.suffix or ""
             row[column.name if column.join else column.source] = None if text is None else text + suffix
-    for source, wanted in times.items():
+    for (source, clock), wanted in times.items():
         if all(text is None for text in wanted.values()):
             row[source] = None
             continue
-        fits = (time for time in _TIMES if all(DERIVATIONS[how](time) == text for how, text in wanted.items()))
-        row[source] = next(fits, None)
+        row[source] = _time_of(clock, wanted)
         if row[source] is None:
             return None
     return row
+
+
+def _time_of(clock: Clock | None, wanted: dict[str, str | None]) -> str | None:
+    """A cell that gives every derived value, or None if there is none."""
+    if clock is None:
+        fits = (time for time in _TIMES if all(DERIVATIONS[how](time) == text for how, text in wanted.items()))
+        return next(fits, None)
+    hour = int(wanted.get("hour") or 0)
+    for day in range(_DAYS) if hour < 24 else ():
+        seconds = day * 86_400 + hour * 3600 + 1_700_006_400  # from a midnight on
+        if all(DERIVATIONS[how](str(seconds)) == text for how, text in wanted.items()):
+            if clock.format == "iso":
+                return (datetime(1970, 1, 1) + timedelta(seconds=seconds)).isoformat()
+            return str((seconds - clock.offset) * (1000 if clock.format == "epoch-milliseconds" else 1))
+    return None
 
 
 def _number(field: DenseField, value: float) -> str | None:

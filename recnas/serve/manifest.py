@@ -2,7 +2,7 @@
 
 model.json          how raw columns become inputs, and where the model comes from
 vocab/COLUMN.json   the values of a sparse column as a list of texts: value number i has the id i + 2
-rows.py             how a raw row becomes inputs by these files: a copy of `recnas/data/raw/serving.py`
+rows.py, values.py  how a raw row becomes inputs by these files: copies of `serving.py` and `values.py` of `recnas/data/raw`
 score_row.py        a program that scores raw rows: a copy of `recnas.serve.score_row`
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from recnas.data.prepared import PreparedData
-from recnas.data.raw import serving
+from recnas.data.raw import serving, values
 from recnas.data.raw.encoder import fitted_recipe, vocabulary_file
 from recnas.data.raw.recipe import InputColumn
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField, SparseField
@@ -27,11 +27,11 @@ FORMAT = "recnas-export/1"
 _README = """# A trained click model, exported by recnas
 
 Score raw rows: `python score_row.py < rows`. It needs torch for `model.pt2`, onnxruntime for `model.onnx`, and not recnas.
-`model.json` says how a raw column becomes an input, `rows.py` does it, `vocab/` has the values of each column in id order.
+`model.json` says how a raw column becomes an input, `rows.py` and `values.py` do it, `vocab/` has the values of each column in id order.
 
 **Loading `model.pt2` can run code that whoever made it put there**, as with every file of `torch.export`. Load it only if you
 know where it comes from. `model.onnx` is data: take ONNX (`recnas export --to onnx`) between teams that do not know each
-other. `score_row.py` and `rows.py` are programs; read them before you run those of a stranger.
+other. `score_row.py`, `rows.py` and `values.py` are programs; read them before you run those of a stranger.
 
 `model.json` has the SHA-256 of every file here, and `score_row.py` compares them before it loads anything: that finds damage
 and mistakes, not a forger, who would change the checksums too. `recnas verify DIR --key PUBLIC_KEY` finds one, if
@@ -113,6 +113,7 @@ def _sparse(column: InputColumn, field: SparseField) -> dict[str, Any]:
         "suffix": column.suffix,
         "missing": list(column.missing),
         "derive": column.derivation,
+        **({} if column.clock is None else {"time": column.clock.model_dump()}),
         "vocabulary": f"vocab/{column.name}.json",
         "ids": field.rows,
     }
@@ -137,8 +138,14 @@ def write_description(folder: Path, about: dict[str, Any]) -> None:
 
 
 def write_programs(folder: Path) -> None:
-    """The two programs, as they are: nothing of a recipe is ever put into code."""
-    for source, name in ((Path(serving.__file__), "rows.py"), (_SCORE_ROW, "score_row.py")):
+    """The programs, as they are: nothing of a recipe is ever put into code."""
+    rows = (
+        Path(serving.__file__)
+        .read_text(encoding="utf-8")
+        .replace(f"from {values.__name__} import", "from values import")
+    )
+    (folder / "rows.py").write_text(rows, encoding="utf-8")
+    for source, name in ((Path(values.__file__), "values.py"), (_SCORE_ROW, "score_row.py")):
         (folder / name).write_bytes(source.read_bytes())
     (folder / "README.md").write_text(_README, encoding="utf-8")
 

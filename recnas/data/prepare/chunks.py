@@ -22,6 +22,7 @@ from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, rows_of_batch
 from recnas.data.raw.parse import Chunk, parse_rows, rows_of_text
 from recnas.data.raw.recipe import InputColumn, Recipe
 from recnas.data.raw.sources import Source, block_at, stream_blocks
+from recnas.data.raw.times import DAY
 from recnas.errors import DataError
 
 MOST_LISTED = 20_000  # rejected rows of a chunk; all are counted
@@ -37,8 +38,10 @@ class ChunkWriter:
         inputs: list[InputColumn],
         columns: list[tuple[str, ...]],
         sides: dict[str, SideTable],
+        protocol: str = "",
     ) -> None:
         self.folder = folder
+        self.protocol = protocol
         self.recipe = recipe
         self.inputs = inputs
         self.columns = columns
@@ -73,7 +76,13 @@ class ChunkWriter:
         if len(chunk.line) != chunk.lines:
             arrays["line"] = chunk.line.astype(np.uint32)
         if chunk.time is not None:
-            arrays["day"] = chunk.time.astype(np.int32)
+            arrays["day"] = (chunk.time // DAY).astype(np.int32)
+            if self.protocol == "time-ratio":
+                arrays["second"] = chunk.time
+        if chunk.group is not None:
+            arrays["group"] = chunk.group
+            if chunk.grouped is not None:
+                arrays["grouped"] = np.packbits(chunk.grouped)
         for name, values in chunk.dense.items():
             arrays[f"dense:{name}"] = values
         for name, keys in chunk.keys.items():

@@ -50,8 +50,8 @@ def prepare(
     ready = isinstance(raw, ReadySplit)
     recipe = load_recipe(recipe_name)
     options = options or PrepareOptions()
-    options.check(recipe, ready)
     protocol = options.protocol or ("files" if ready else recipe.protocol)
+    options.check(recipe, protocol, ready)
     check_protocol(protocol, recipe, Path(options.split_index) if options.split_index else None, ready)
     if memory < 256 << 20:
         raise ConfigError(f"--memory must be at least 256MB (got {human_bytes(memory)}).")
@@ -59,6 +59,8 @@ def prepare(
     out = Path(out)
     check_folder(out)
     plan = prepared_options(recipe, options, protocol, sources)
+    if protocol != "group":
+        recipe = recipe.model_copy(update={"group": None})  # nothing to read then
     with leaving_no_empty_folder(out), FolderLock(out):
         finished = PreparedData.find(out)
         if finished is not None:

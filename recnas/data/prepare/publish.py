@@ -28,7 +28,7 @@ from recnas.data.prepare.vocab_files import vocabulary_digest
 from recnas.data.prepared import FORMAT, MANIFEST, read_blocks
 from recnas.data.quality import Block, data_warnings, repeated_share
 from recnas.data.raw.dense import DenseSummary
-from recnas.data.raw.recipe import Weight
+from recnas.data.raw.sections import Weight
 from recnas.data.raw.sources import Source
 from recnas.data.remembered import remember
 from recnas.data.schema import Schema

@@ -25,7 +25,7 @@ from recnas.data.prepare.encode import (
 from recnas.data.prepare.folder import check_disk, open_work
 from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.publish import Finisher, write_rejects
-from recnas.data.prepare.split import SPLITS, TRAIN, RowsOfChunk, assign_split
+from recnas.data.prepare.split import SPLITS, TRAIN, RowsOfChunk, Shares, assign_split
 from recnas.data.prepare.vocab_files import write_vocabulary
 from recnas.data.prepare.vocabulary import count_keys, keep_frequent
 from recnas.data.prepared import PreparedData
@@ -77,6 +77,10 @@ class Preparation:
         # A block of nothing but line ends needs some 130 bytes for each of its bytes, in every thread.
         share = 128 if self.memory >= 2 << 30 else 200
         self.block_bytes = min(16 << 20, max(1 << 20, self.memory // share))
+
+    @property
+    def shares(self) -> Shares:
+        return self.options.shares_of(self.recipe)
 
     def run(self) -> PreparedData:
         columns = self._check_sources()
@@ -133,7 +137,7 @@ class Preparation:
 
     def _parse(self, columns: list[tuple[str, ...]]) -> State:
         sides = side_tables(self.recipe, self.sources[0].path.parent, self.options.side)
-        writer = ChunkWriter(self.work / "chunks", self.recipe, self.inputs, columns, sides)
+        writer = ChunkWriter(self.work / "chunks", self.recipe, self.inputs, columns, sides, self.protocol)
         self.progress.phase(
             "parse",
             sum(source.size for source in self.sources) / 1e6 if not self.sources[0].compression else None,
@@ -180,7 +184,7 @@ class Preparation:
         ]
         days = self.recipe.time.days if self.recipe.time else None
         index = Path(self.options.split_index) if self.options.split_index else None
-        splits = assign_split(self.protocol, self.options.seed, rows, days, index, state.starts)
+        splits = assign_split(self.protocol, self.options.seed, rows, days, index, state.starts, self.shares)
         check_train_rows(_rows_per_split(splits)[TRAIN])
         if self.recipe.weight is not None:
             check_weights(self.recipe, zip(state.chunks, splits))
@@ -218,7 +222,7 @@ class Preparation:
         """Write the vocabulary of a column; its keys in id order."""
         keys, counts = keep_frequent(keys, counts, self._min_count(column), self.options.cap)
         path = self.work / "done" / "vocab" / f"{column.name}.parquet"
-        write_vocabulary(path, column.kind, keys, counts, chunks, column.name)
+        write_vocabulary(path, column.value_kind, keys, counts, chunks, column.name)
         return keys
 
     @property

@@ -1,7 +1,7 @@
 """Raw rows as model inputs, encoded with a vocabulary that is already fitted.
 
 The parsing is `prepare`'s own, block by block, so a row gets the same numbers here as there. What differs:
-labels, weights and times are not needed. Their columns may be absent, and a row with a bad label or weight is
+labels, weights, groups and times of rows are not needed. Their columns may be absent, and a row with a bad label or weight is
 still a row that can be predicted; it only counts in no metric.
 """
 
@@ -24,7 +24,8 @@ from recnas.data.raw.labels import clicks_of
 from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, parquet_columns, rows_of_batch
 from recnas.data.raw.parse import RawRows, parse_rows, rows_of_text
-from recnas.data.raw.recipe import InputColumn, Label, Recipe
+from recnas.data.raw.recipe import InputColumn, Recipe
+from recnas.data.raw.sections import Label
 from recnas.data.raw.sources import Source, check_is_text, find_sources, stream_blocks
 from recnas.data.raw.typed import Typed
 from recnas.data.raw.weights import weights_or_nan
@@ -72,7 +73,7 @@ class RawEncoder:
 
     def __init__(self, data: PreparedData, raw: list[Path | str], side: tuple[str, ...] = ()) -> None:
         recipe, self.inputs = fitted_recipe(data)
-        self.recipe = recipe.model_copy(update={"time": None, "weight": None})
+        self.recipe = recipe.model_copy(update={"time": None, "weight": None, "group": None})
         self._weight = None if recipe.weight is None else recipe.weight.column
         self.sources = find_sources([Path(path) for path in raw])
         self.columns = [self._columns(source) for source in self.sources]

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from recnas.data.raw.lines import split_lines
-from recnas.data.raw.recipe import Join, Recipe
+from recnas.data.raw.recipe import Recipe
+from recnas.data.raw.sections import Join
 from recnas.data.raw.sources import find_sources, stream_blocks
 from recnas.data.raw.text_columns import parse_integers
 from recnas.errors import DataError

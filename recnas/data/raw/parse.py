@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from recnas.data.raw.joins import SideTable
 from recnas.data.raw.labels import clicks_of
 from recnas.data.raw.lines import BadLine, LineTable, split_lines
 from recnas.data.raw.recipe import InputColumn, Recipe
+from recnas.data.raw.sections import TimeOrder
 from recnas.data.raw.text_columns import Cells, StringKeys
+from recnas.data.raw.times import DAY, parts_of
 from recnas.data.raw.typed import PARSERS, Typed, cut_suffix, typed_cells, with_words
 from recnas.data.raw.weights import weights_of
 
@@ -47,7 +49,9 @@ class Chunk:
     keys: dict[str, np.ndarray] = field(default_factory=dict)  # uint32 or uint64 [n]
     missing: dict[str, np.ndarray] = field(default_factory=dict)  # bool [n], only where there are any
     strings: dict[str, StringKeys] = field(default_factory=dict)
-    time: np.ndarray | None = None  # int64 [n], days
+    time: np.ndarray | None = None  # int64 [n], seconds, where the recipe has a column of times
+    group: np.ndarray | None = None  # uint64 [n], where rows that belong together stay in one split
+    grouped: np.ndarray | None = None  # bool [n], False where a row belongs to none; None if all do
     bad: list[BadLine] = field(default_factory=list)
     not_clicks: tuple[int, ...] = ()  # which of 0 and -1 stand for "no click"
 
@@ -106,17 +110,23 @@ def _text_reader(
     found = [position[name] for name in (recipe.label.column, *weight, *numbers) if name in position]
     if found:  # rows that are only to be predicted need no label
         groups["number", None] = found
-    if recipe.time is not None and recipe.time.column is not None:
+    if recipe.time is not None and recipe.time.column is not None and recipe.time.format == "yymmddhh":
         groups.setdefault(("int", None), []).append(position[recipe.time.column])
     for column in inputs:
-        if column.kind != "string":
+        if column.kind not in ("string", "time"):
             group = groups.setdefault((column.kind, column.suffix), [])
             if position[column.source] not in group:
                 group.append(position[column.source])
+    times: dict[Any, Typed] = {}
     parsed = {key: _parse_group(table, key[0], key[1], sorted(columns)) for key, columns in groups.items()}
 
     def read(name: str, kind: str, column: InputColumn | None) -> Typed:
         cells = table.cells(position[name])
+        if kind == "time" and column is not None:  # an hour, a weekday and the split come of one column
+            key = (name, column.clock, column.missing, column.suffix)
+            if key not in times:
+                times[key] = typed_cells(cells, kind, column)
+            return times[key]
         if kind == "string":
             return typed_cells(cells, kind, column)
         if column is not None and column.suffix:
@@ -190,18 +200,24 @@ def parse_rows(
         for bad, reason in faults:
             note(bad, recipe.weight.column, reason)
     if recipe.time is not None and recipe.time.column is not None:
-        hour = read(recipe.time.column, "int", None)
-        note(hour.bad | hour.missing | _bad_hour(hour.values), recipe.time.column, NOT_A_TIME)
-        chunk.time = _day_number(np.where(hour.bad, 0, hour.values))
+        chunk.time, no_time = _time_of_rows(read, recipe.time)
+        note(no_time, recipe.time.column, not_a_time(recipe.time.format))
+    if recipe.group is not None:
+        of_rows = read(recipe.group, "string", None)
+        note(of_rows.bad, recipe.group, _NOT_OF_THE_KIND["string"])
+        chunk.group = of_rows.values.astype(np.uint64, copy=True)
+        chunk.grouped = ~of_rows.missing if of_rows.missing.any() else None
     for column in inputs:
         typed = read(column.source, column.kind, column)
-        note(typed.bad, column.source, _NOT_OF_THE_KIND[column.kind])
+        note(typed.bad, column.source, _fault_of(column))
         values, missing = typed.values, typed.missing
         if column.is_dense:
             chunk.dense[column.name], too_large = transformed(values, missing | typed.bad, column)
             note(too_large, column.source, "too large for a 32-bit number")
             continue
-        if column.derivation is not None:
+        if column.kind == "time":
+            values = parts_of(np.where(missing | typed.bad, 0, values), str(column.derivation))
+        elif column.derivation is not None:
             note(_bad_hour(values) & ~missing, column.source, NOT_A_TIME)
             values = _derived(np.where(missing | typed.bad | _bad_hour(values), 0, values), column.derivation)
         if column.join is not None:
@@ -220,12 +236,34 @@ def parse_rows(
     return chunk
 
 
+def not_a_time(form: str) -> str:
+    return NOT_A_TIME if form == "yymmddhh" else f"not a time ({form})"
+
+
+def _fault_of(column: InputColumn) -> str:
+    return _NOT_OF_THE_KIND[column.kind] if column.clock is None else not_a_time(column.clock.format)
+
+
+def _time_of_rows(read: ReadColumn, time: TimeOrder) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds since 1970 on the clock of the recipe, and which rows have no time."""
+    assert time.column is not None
+    if time.format == "yymmddhh":
+        hour = read(time.column, "int", None)
+        bad = hour.bad | hour.missing | _bad_hour(hour.values)
+        values = np.where(hour.bad, 0, hour.values)
+        return _day_number(values) * DAY + values % 100 * 3600, bad
+    column = InputColumn(name=time.column, source=time.column, kind="time", clock=time.clock)
+    found = read(time.column, "time", column)
+    return found.values, found.bad | found.missing
+
+
 def _keep_rows(chunk: Chunk, keep: np.ndarray) -> None:
     chunk.line, chunk.label = chunk.line[keep], chunk.label[keep]
     if chunk.weight is not None:
         chunk.weight = chunk.weight[keep]
-    if chunk.time is not None:
-        chunk.time = chunk.time[keep]
+    for name in ("time", "group", "grouped"):
+        if getattr(chunk, name) is not None:
+            setattr(chunk, name, getattr(chunk, name)[keep])
     for columns in (chunk.dense, chunk.keys, chunk.missing):
         for name in columns:
             columns[name] = columns[name][keep]
@@ -239,10 +277,10 @@ def _narrow(keys: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _day_number(hour: np.ndarray) -> np.ndarray:
-    """Days since 2000-01-01 of integers YYMMDDHH."""
+    """Days since 1970-01-01 of integers YYMMDDHH."""
     day, month, year = hour // 100 % 100, hour // 10_000 % 100, hour // 1_000_000
     months = ((2000 + year) * 12 + np.clip(month, 1, 12) - 1 - 1970 * 12).astype("datetime64[M]")
-    return (months.astype("datetime64[D]") - np.datetime64("2000-01-01")).astype(np.int64) + day - 1
+    return months.astype("datetime64[D]").astype(np.int64) + day - 1
 
 
 def _bad_hour(hour: np.ndarray) -> np.ndarray:
@@ -253,4 +291,4 @@ def _bad_hour(hour: np.ndarray) -> np.ndarray:
 def _derived(hour: np.ndarray, how: str) -> np.ndarray:
     if how == "yymmddhh-hour":
         return hour % 100
-    return (_day_number(hour) + 5) % 7  # 2000-01-01 was a Saturday; Monday is 0
+    return parts_of(_day_number(hour) * DAY, "weekday")

@@ -13,127 +13,38 @@ Shipped recipes live in `datasets/<name>/recipe.yaml`; a user's own file needs n
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from recnas.config import Settings, check_settings, nearest, read_yaml
-from recnas.data.raw.serving import TRANSFORMS
+from recnas.data.raw.sections import (
+    Clock,
+    DenseGroup,
+    Derivation,
+    Grown,
+    Join,
+    Label,
+    SparseGroup,
+    Standardise,
+    TimeOrder,
+    Transform,
+    Weight,
+    check_shares,
+    expand_names,
+    zone_offset,
+)
 from recnas.errors import ConfigError
 from recnas.names import name_fault
 from recnas.resources import resource_dir
 
-SparseKind = Literal["hex", "int", "string"]
-if TYPE_CHECKING:
-    Transform = str
-else:
-    Transform = Literal[tuple(TRANSFORMS)]
-# Subtract the mean and divide by the standard deviation of the training rows; auto: if they are not of the size of one.
-Standardise = Literal["auto"] | bool
-# What a derived column makes of its source, an integer YYMMDDHH.
-Derivation = Literal["yymmddhh-hour", "yymmddhh-weekday"]
-
 # Cells of dense and int columns that count as missing, beside empty ones and what a recipe lists.
 MISSING_NUMBERS = ("NA", "NaN", "nan", "null", "NULL", "None", "N/A")
 
-MOST_COLUMNS = 100_000
-_RANGE = re.compile(r"^(.*\D|)(\d+)\.\.(?:\1)?(\d+)$")
 
-
-def expand_names(names: list[str]) -> tuple[str, ...]:
-    """`["label", "I1..I3"]` becomes `("label", "I1", "I2", "I3")`; so does `"I1..3"`."""
-    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise ValueError("must be a list of names")
-    out: list[str] = []
-    for name in names:
-        match = _RANGE.match(name)
-        if match:
-            prefix, low, high = match[1], int(match[2][-12:]), int(match[3][-12:])
-            if high - low >= MOST_COLUMNS or len(match[3]) > 12:
-                raise ValueError(f"{name} stands for more than {MOST_COLUMNS:,} columns")
-            out += [f"{prefix}{i}" for i in range(low, high + 1)]
-        else:
-            out.append(name)
-        if len(out) > MOST_COLUMNS:
-            raise ValueError(f"more than {MOST_COLUMNS:,} columns")
-    return tuple(out)
-
-
-class Label(Settings):
-    """A click is 1, yes, true, t or y; with `at_least` a number that large."""
-
-    column: str
-    at_least: float | None = None
-
-    @property
-    def fault(self) -> str:
-        return "the label is not 0 or 1" if self.at_least is None else "the label is not a number"
-
-
-class Weight(Settings):
-    """How much a row counts, in training and in every metric: a number from 0 on."""
-
-    column: str
-
-
-class DenseGroup(Settings):
-    """Numeric columns. A missing cell becomes `fill`, after the transform and the standardising."""
-
-    columns: tuple[str, ...]
-    transform: Transform = "log1p"
-    fill: float = 0.0
-    optional: bool = False  # left out unless asked for by name (--with)
-    missing: tuple[str, ...] = ()  # added to MISSING_NUMBERS
-    standardise: Standardise | None = None  # None: the recipe's
-
-    _expand = field_validator("columns", mode="before")(expand_names)
-
-
-class SparseGroup(Settings):
-    """Categorical columns. Cells equal to one of `missing`, and empty cells, share the missing id."""
-
-    columns: tuple[str, ...]
-    kind: SparseKind = "string"
-    missing: tuple[str, ...] = ()
-    min_count: int | None = Field(None, ge=1)
-    optional: bool = False
-    suffix: str | None = None  # cut off the end of every cell, as ":1" in libfm files
-    derive: dict[str, Derivation] | None = None  # new column name -> what is made of the source column
-
-    _expand = field_validator("columns", mode="before")(expand_names)
-
-    @model_validator(mode="after")
-    def _derive_from_one(self) -> SparseGroup:
-        if self.derive is not None and (len(self.columns) != 1 or self.kind != "int"):
-            raise ValueError("derive needs exactly one source column of kind int")
-        return self
-
-
-class Join(Settings):
-    """A side file looked up by an integer key, as the user profiles of KDD Cup 2012."""
-
-    file: str  # found beside the raw file, or named by --side
-    key: str  # column of the main file, and first column of the side file
-    columns: tuple[str, ...]  # categorical integer columns that follow the key in the side file
-
-
-class TimeOrder(Settings):
-    """When rows happened: a column YYMMDDHH, or the row order cut into equal days."""
-
-    column: str | None = None
-    days: int | None = Field(None, ge=3)
-
-    @model_validator(mode="after")
-    def _one_of(self) -> TimeOrder:
-        if (self.column is None) == (self.days is None):
-            raise ValueError("give either column (an integer YYMMDDHH) or days (rows are in time order)")
-        return self
-
-
-class Recipe(Settings):
+class Recipe(Grown):
     """Everything `prepare` needs to know about a kind of raw file."""
 
     name: str
@@ -152,9 +63,13 @@ class Recipe(Settings):
     time: TimeOrder | None = None
     min_count: int = Field(1, ge=1)
     protocol: str = "random-8-1-1"
+    shares: tuple[float, float, float] | None = None  # of train, valid and test, for protocols that take any
+    group: str | None = None  # column whose values are never in two splits, for the protocol group
     expected_rows: int | None = None
     source: str = ""  # where the raw file comes from, for people
 
+    later = ("weight", "shares", "group")
+    _shares = field_validator("shares")(check_shares)
     _expand = field_validator("columns", mode="before")(expand_names)
 
     @field_validator("separator")
@@ -217,7 +132,7 @@ class Recipe(Settings):
             ]
         for group in self.sparse:
             common: dict[str, Any] = {
-                "missing": (MISSING_NUMBERS if group.kind == "int" else ()) + group.missing,
+                "missing": (MISSING_NUMBERS if group.kind in ("int", "time") else ()) + group.missing,
                 "min_count": group.min_count,
                 "suffix": group.suffix,
             }
@@ -225,8 +140,9 @@ class Recipe(Settings):
                 if not kept(group, name):
                     continue
                 if group.derive:
+                    clock = self.clock_of(group) if group.kind == "time" else None
                     found += [
-                        InputColumn(name=new, source=name, kind="int", derivation=how, **common)
+                        InputColumn(name=new, source=name, kind=group.kind, derivation=how, clock=clock, **common)
                         for new, how in group.derive.items()
                     ]
                 else:
@@ -246,6 +162,16 @@ class Recipe(Settings):
             ]
         return found
 
+    def clock_of(self, group: SparseGroup) -> Clock:
+        """How the times of a group are written: as it says itself, or as the recipe says when rows happened."""
+        if group.format is not None and group.zone is not None:
+            return Clock(format=group.format, offset=zone_offset(group.zone))
+        if self.time is None or self.time.column != group.columns[0] or self.time.format == "yymmddhh":
+            raise ValueError(
+                f"the times of {group.columns[0]} need a format and a zone, as format: epoch-seconds, zone: '+00:00'"
+            )
+        return self.time.clock
+
     def optional_names(self) -> list[str]:
         groups: list[DenseGroup | SparseGroup] = [*self.dense, *self.sparse]
         return [name for group in groups if group.optional for name in group.columns]
@@ -257,6 +183,8 @@ class Recipe(Settings):
             names.append(self.weight.column)
         if self.time and self.time.column:
             names.append(self.time.column)
+        if self.group is not None:
+            names.append(self.group)
         names += [column.source for column in self.input_columns(with_optional)]
         return list(dict.fromkeys(names))
 
@@ -266,7 +194,7 @@ class InputColumn(Settings):
 
     name: str
     source: str
-    kind: Literal["number", "hex", "int", "string"]
+    kind: Literal["number", "hex", "int", "string", "time"]
     transform: Transform = "none"
     fill: float = 0.0
     standardise: Standardise = False
@@ -274,12 +202,18 @@ class InputColumn(Settings):
     min_count: int | None = None
     suffix: str | None = None
     derivation: Derivation | None = None
+    clock: Clock | None = None  # of kind time
     join: str | None = None
     join_column: int = 0
 
     @property
     def is_dense(self) -> bool:
         return self.kind == "number"
+
+    @property
+    def value_kind(self) -> str:
+        """Of what the vocabulary holds: hours and weekdays are whole numbers."""
+        return "int" if self.kind == "time" else self.kind
 
 
 def shipped_recipes() -> dict[str, Path]:

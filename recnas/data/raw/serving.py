@@ -1,7 +1,7 @@
 """How a raw row becomes the inputs of a model: numbers for the dense columns, ids for the sparse ones.
 
-Python's standard library only. `recnas export` copies this file, as it is, beside the model it writes, so that
-what is served and what was trained follow one set of rules. `model` is the content of model.json.
+Python's standard library only, and values.py. `recnas export` copies both beside the model it writes, so that what is
+served and what was trained follow one set of rules. `model` is the content of model.json.
 
     reader = RowReader(model, Vocabularies(folder, model))
     for dense, ids in reader.rows(b"0,3.50,\"London, UK\"\n"): ...
@@ -18,6 +18,7 @@ A category is looked up in its vocabulary as text, written in one way whatever w
     hex      lower case, at least 8 digits: `1F` is `0000001f`
     int      decimal without leading zeros, as a signed 64-bit number: 2^64 - 1 is `-1`
     string   the cell itself
+    time     read as its column's `time` says, then as the derived hour, weekday (Monday 0) or day of the month
 """
 
 from __future__ import annotations
@@ -26,16 +27,13 @@ import csv
 import difflib
 import json
 import math
-import re
 from collections.abc import Callable
-from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-LARGEST = 3.4028234663852886e38  # of a 32-bit float
-_INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
-_HEX = re.compile(r"[0-9a-fA-F]{1,16}", re.ASCII)
+from recnas.data.raw.values import DERIVATIONS, kind_of, number_of
 
+LARGEST = 3.4028234663852886e38  # of a 32-bit float
 Inputs = tuple[list[float], list[int]]  # dense, ids
 LookUp = Callable[[str, str], "int | None"]  # (column, value as text) -> id, None if the vocabulary has it not
 
@@ -52,55 +50,6 @@ def split_line(line: str, separator: str, quote: bool) -> list[str]:
         return next(csv.reader([line], delimiter=separator, strict=True))
     except (csv.Error, StopIteration):
         raise RowError("a quote that does not close on its line") from None
-
-
-def number_of(cell: str) -> float | None:
-    """A finite decimal number, or None."""
-    try:
-        number = float(cell.encode("utf-8", "surrogatepass"))
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and "_" not in cell else None
-
-
-def integer_of(cell: str) -> str | None:
-    """A whole number of 64 bits as signed decimal text, or None."""
-    if not _INTEGER.fullmatch(cell) or not -(2**63) <= int(cell) < 2**64:
-        return None
-    return str((int(cell) + 2**63) % 2**64 - 2**63)
-
-
-def hexadecimal_of(cell: str) -> str | None:
-    """Up to 16 hexadecimal digits in lower case, at least 8 of them, or None."""
-    return f"{int(cell, 16):08x}" if _HEX.fullmatch(cell) else None
-
-
-def text_of(cell: str) -> str | None:
-    """The cell itself, or None if it is not valid text."""
-    try:
-        cell.encode("utf-8")
-    except UnicodeEncodeError:
-        return None
-    return cell
-
-
-def hour_of(value: str) -> str | None:
-    """Hour of the day of an integer YYMMDDHH, or None."""
-    return None if _day_and_hour(value) is None else str(int(value) % 100)
-
-
-def weekday_of(value: str) -> str | None:
-    """Weekday of an integer YYMMDDHH, Monday 0, or None."""
-    day = _day_and_hour(value)
-    return None if day is None else str(day.weekday())
-
-
-def _day_and_hour(value: str) -> date | None:
-    number = int(value)
-    hour, day, month, year = number % 100, number // 100 % 100, number // 10**4 % 100, number // 10**6
-    if number < 0 or year > 99 or not (1 <= month <= 12 and 1 <= day <= 31 and hour <= 23):
-        return None
-    return date(2000 + year, month, 1) + timedelta(day - 1)
 
 
 class Transform(NamedTuple):
@@ -127,12 +76,6 @@ TRANSFORMS = {
         lambda y: math.exp(math.sqrt(y + 0.5)) if y > 2 else y,
     ),
 }
-KINDS: dict[str, tuple[Callable[[str], str | None], str]] = {
-    "hex": (hexadecimal_of, "hexadecimal"),
-    "int": (integer_of, "an integer"),
-    "string": (text_of, "valid UTF-8"),
-}
-DERIVATIONS: dict[str, Callable[[str], str | None]] = {"yymmddhh-hour": hour_of, "yymmddhh-weekday": weekday_of}
 
 
 class Vocabularies:
@@ -289,7 +232,7 @@ class RowReader:
         return (value - statistics["mean"]) / (statistics["std"] or 1.0) if statistics["applied"] else value
 
     def _id(self, column: dict[str, Any], cell: str) -> int:
-        ids, (read, what), text = self.model["ids"], KINDS[column["kind"]], cell
+        ids, (read, what), text = self.model["ids"], kind_of(column), cell
         if column["suffix"] and cell:
             if not cell.endswith(column["suffix"]):
                 raise RowError(f"column {column['source']}: does not end in {column['suffix']!r} ({cell[:80]!r})")

@@ -94,7 +94,9 @@ class SparkPreparation(Preparation):
     def _rule(self, state: State) -> SplitRule:
         options, days = self.options, self.recipe.time.days if self.recipe.time else None
         index = Path(options.split_index).resolve() if options.split_index else None
-        return SplitRule(self.protocol, options.seed, state.rows_in, options.limit, days, index, state.starts)
+        return SplitRule(
+            self.protocol, options.seed, state.rows_in, options.limit, days, index, state.starts, shares=self.shares
+        )
 
     def _make_chunks(self, writer: ChunkWriter, on_chunk: Callable[[int, ArrayFile, int], bool]) -> None:
         bare = copy.copy(writer)

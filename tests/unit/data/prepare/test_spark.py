@@ -322,3 +322,32 @@ def test_a_split_without_any_weight(spark, weighted_rows, weighted_recipe: Path,
         parts[name] = [tmp_path / f"{name}.csv"]
     with pytest.raises(DataError, match="All rows of the test split have weight 0"):
         prepare(str(weighted_recipe), ReadySplit(**parts), tmp_path / "d", engine="spark", memory=SMALL)
+
+
+LOG = """
+name: log
+separator: ","
+header: true
+label: {column: y}
+dense: [{columns: [number], transform: none}]
+sparse: [{columns: [item]}, {columns: [at], kind: time, derive: {hour: hour, weekday: weekday}}]
+time: {column: at, format: epoch-seconds, zone: "+01:00"}
+group: user
+shares: [0.7, 0.2, 0.1]
+"""
+
+
+@needs_java
+@pytest.mark.parametrize("protocol", ["time-ratio", "group"])
+def test_a_log_of_a_team(spark, tmp_path: Path, protocol: str):
+    rng = np.random.default_rng(3)
+    lines = [
+        f"{i % 2},{i},i{rng.integers(20)},{1_709_251_200 + int(rng.integers(5 * 86400))},u{rng.integers(50)}"
+        for i in range(600)
+    ]
+    (tmp_path / "log.csv").write_text("\n".join(["y,number,item,at,user", *lines]) + "\n")
+    (tmp_path / "r.yaml").write_text(LOG)
+    options = PrepareOptions(protocol=protocol)
+    local = prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "local", options)
+    found = prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "spark", options, engine="spark")
+    assert same(found, local)

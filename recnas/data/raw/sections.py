@@ -1,0 +1,191 @@
+"""The sections of a recipe: label, weight, groups of columns, joins, time. Each checks itself."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_serializer, model_validator
+
+from recnas.config import Settings
+from recnas.data.raw.serving import TRANSFORMS
+
+SparseKind = Literal["hex", "int", "string", "time"]
+TimeFormat = Literal["yymmddhh", "epoch-seconds", "epoch-milliseconds", "iso"]
+if TYPE_CHECKING:
+    Transform = str
+else:
+    Transform = Literal[tuple(TRANSFORMS)]
+# Subtract the mean and divide by the standard deviation of the training rows; auto: if they are not of the size of one.
+Standardise = Literal["auto"] | bool
+# What a derived column makes of its source: an integer YYMMDDHH, or (without that in its name) a column of kind time.
+Derivation = Literal["yymmddhh-hour", "yymmddhh-weekday", "hour", "weekday", "day"]
+
+MOST_COLUMNS = 100_000
+_ZONE = re.compile(r"([+-])([01]\d|2[0-3]):([0-5]\d)", re.ASCII)
+_RANGE = re.compile(r"^(.*\D|)(\d+)\.\.(?:\1)?(\d+)$")
+
+
+def expand_names(names: list[str]) -> tuple[str, ...]:
+    """`["label", "I1..I3"]` becomes `("label", "I1", "I2", "I3")`; so does `"I1..3"`."""
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise ValueError("must be a list of names")
+    out: list[str] = []
+    for name in names:
+        match = _RANGE.match(name)
+        if match:
+            prefix, low, high = match[1], int(match[2][-12:]), int(match[3][-12:])
+            if high - low >= MOST_COLUMNS or len(match[3]) > 12:
+                raise ValueError(f"{name} stands for more than {MOST_COLUMNS:,} columns")
+            out += [f"{prefix}{i}" for i in range(low, high + 1)]
+        else:
+            out.append(name)
+        if len(out) > MOST_COLUMNS:
+            raise ValueError(f"more than {MOST_COLUMNS:,} columns")
+    return tuple(out)
+
+
+class Grown(Settings):
+    """A section that got keys after data were prepared with it: without them it is written as it was, so that those data
+    are still known to be what a recipe asks for."""
+
+    later: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _as_it_was(self, write: Any) -> dict[str, Any]:
+        data = write(self)
+        for name in self.later:
+            if getattr(self, name) == type(self).model_fields[name].default:
+                data.pop(name, None)
+        return data
+
+
+class Clock(Settings):
+    """How a cell says when something happened; `offset` in seconds east of Greenwich is the clock that hours are read off."""
+
+    format: TimeFormat
+    offset: int = 0
+
+
+def zone_offset(zone: str) -> int:
+    """Seconds of `+02:00`."""
+    sign, hours, minutes = _ZONE.fullmatch(zone).groups()  # type: ignore[union-attr]
+    return (int(hours) * 3600 + int(minutes) * 60) * (-1 if sign == "-" else 1)
+
+
+def check_shares(shares: tuple[float, float, float] | None) -> tuple[float, float, float] | None:
+    if shares is not None and (min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9):
+        raise ValueError("must be three numbers above 0 that add up to 1: of train, validation and test")
+    return shares
+
+
+def _check_zone(zone: str | None) -> str | None:
+    if zone is not None and not _ZONE.fullmatch(zone):
+        raise ValueError("must be an offset from Greenwich in quotes, as '+02:00' or '-05:00' ('+00:00' is UTC)")
+    return zone
+
+
+class Label(Settings):
+    """A click is 1, yes, true, t or y; with `at_least` a number that large."""
+
+    column: str
+    at_least: float | None = None
+
+    @property
+    def fault(self) -> str:
+        return "the label is not 0 or 1" if self.at_least is None else "the label is not a number"
+
+
+class Weight(Settings):
+    """How much a row counts, in training and in every metric: a number from 0 on."""
+
+    column: str
+
+
+class DenseGroup(Settings):
+    """Numeric columns. A missing cell becomes `fill`, after the transform and the standardising."""
+
+    columns: tuple[str, ...]
+    transform: Transform = "log1p"
+    fill: float = 0.0
+    optional: bool = False  # left out unless asked for by name (--with)
+    missing: tuple[str, ...] = ()  # added to MISSING_NUMBERS
+    standardise: Standardise | None = None  # None: the recipe's
+
+    _expand = field_validator("columns", mode="before")(expand_names)
+
+
+class SparseGroup(Grown):
+    """Categorical columns. Cells equal to one of `missing`, and empty cells, share the missing id."""
+
+    columns: tuple[str, ...]
+    kind: SparseKind = "string"
+    missing: tuple[str, ...] = ()
+    min_count: int | None = Field(None, ge=1)
+    optional: bool = False
+    suffix: str | None = None  # cut off the end of every cell, as ":1" in libfm files
+    derive: dict[str, Derivation] | None = None  # new column name -> what is made of the source column
+    format: TimeFormat | None = None  # of kind time; None: as `time` of the recipe says of the same column
+    zone: str | None = None
+
+    later = ("format", "zone")
+    _expand = field_validator("columns", mode="before")(expand_names)
+    _zone = field_validator("zone")(_check_zone)
+
+    @model_validator(mode="after")
+    def _derive_from_one(self) -> SparseGroup:
+        if self.derive is not None and (len(self.columns) != 1 or self.kind not in ("int", "time")):
+            raise ValueError("derive needs exactly one source column of kind int or time")
+        if self.kind == "time" and not self.derive:
+            raise ValueError(
+                "a column of kind time is no category itself; say what it gives: derive: {hour: hour, weekday: weekday}"
+            )
+        for how in (self.derive or {}).values():
+            if how.startswith("yymmddhh") != (self.kind == "int"):
+                kind = "int" if how.startswith("yymmddhh") else "time"
+                raise ValueError(f"{how} is derived from a column of kind {kind}, not {self.kind}")
+        if self.kind != "time" and (self.format or self.zone):
+            raise ValueError("format and zone are of columns of kind time")
+        if (self.format is None) != (self.zone is None):
+            raise ValueError("give format and zone together, as format: epoch-seconds, zone: '+00:00'")
+        if self.format == "yymmddhh":
+            raise ValueError("yymmddhh is read as kind: int, derive: {hour: yymmddhh-hour}")
+        return self
+
+
+class Join(Settings):
+    """A side file looked up by an integer key, as the user profiles of KDD Cup 2012."""
+
+    file: str  # found beside the raw file, or named by --side
+    key: str  # column of the main file, and first column of the side file
+    columns: tuple[str, ...]  # categorical integer columns that follow the key in the side file
+
+
+class TimeOrder(Grown):
+    """When rows happened: a column of times, or the row order cut into equal days."""
+
+    column: str | None = None
+    days: int | None = Field(None, ge=3)
+    format: TimeFormat = "yymmddhh"  # of the column
+    zone: str | None = None  # the clock on which days begin, and of times that name none
+
+    later = ("format", "zone")
+    _zone = field_validator("zone")(_check_zone)
+
+    @model_validator(mode="after")
+    def _one_of(self) -> TimeOrder:
+        if (self.column is None) == (self.days is None):
+            raise ValueError(
+                "give either column (an integer YYMMDDHH, or say its format) or days (rows are in time order)"
+            )
+        if self.days is not None and (self.format != "yymmddhh" or self.zone is not None):
+            raise ValueError("format and zone are of a column; with days the row order tells")
+        if self.format == "yymmddhh" and self.zone is not None:
+            raise ValueError("YYMMDDHH is on its own clock: leave zone out")
+        if self.format != "yymmddhh" and self.zone is None:
+            raise ValueError("say on which clock days begin, as zone: '+02:00' ('+00:00' is UTC)")
+        return self
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(format=self.format, offset=zone_offset(self.zone or "+00:00"))
