@@ -57,6 +57,11 @@ def show(summary: dict[str, Any]) -> None:
     print(
         f"rows in {summary['rows_in']:,}, rejected {summary['rejects']:,}; dense inputs {len(summary['dense'])}, sparse inputs {len(summary['cardinality'])}\n"
     )
+    if summary["left_out"] is not None:
+        print(
+            f"{summary['left_out']:,} training rows without a click were left out (negatives); those that were kept have the "
+            "weight of all\n"
+        )
     rates = summary["click_rate"]
     rows = [[s, f"{n:,}", "-" if rates[s] is None else f"{rates[s]:.5f}"] for s, n in summary["rows"].items()]
     header = ["split", "rows", "click rate"]

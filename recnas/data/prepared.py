@@ -214,6 +214,7 @@ class PreparedData:
             "fingerprint": manifest["fingerprint"],
             "rows_in": manifest["rows_in"],
             "rejects": manifest["rejects"],
+            "left_out": manifest.get("left_out"),
             "rows": manifest["rows"],
             "click_rate": manifest["click_rate"],
             "weight": manifest.get("weight"),

@@ -31,6 +31,7 @@ from recnas.data.raw.serving import TRANSFORMS
 from recnas.data.raw.sources import stream_blocks
 from recnas.data.raw.values import DERIVATIONS
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField
+from recnas.serve.computed_inputs import recompute
 
 ROWS = 64  # of each kind
 _LOOKED_AT = 20_000  # rows of a split, or of the raw file's first block, to choose from
@@ -88,15 +89,16 @@ def rebuilt_rows(data: PreparedData) -> tuple[RawRows, RawRows | None]:
         if cells is not None:
             rows.append(cells)
             kept.append(number)
-    objects = RawRows([json.dumps(row, ensure_ascii=False) for row in rows], dense[kept], ids[kept])
+    dense, ids = dense[kept], ids[kept]
+    recompute(data.schema, inputs, rows, dense, ids)
+    objects = RawRows([json.dumps(row, ensure_ascii=False) for row in rows], dense, ids)
     if recipe.format != "text" or recipe.joins:
         return objects, None
     fit = [i for i, row in enumerate(rows) if not any(set("\r\n") & set(cell or "") for cell in row.values())]
     columns = data.manifest["columns"]
     # Every second one without its label and weight, as a server has it.
     lines = [_line(recipe, columns, rows[i], labelled=i % 2 == 0) for i in fit]
-    places = [kept[i] for i in fit]
-    return objects, RawRows(lines, dense[places], ids[places])
+    return objects, RawRows(lines, dense[fit], ids[fit])
 
 
 def header_line(data: PreparedData) -> str:
@@ -130,6 +132,8 @@ def _texts(data: PreparedData, sparse: list[InputColumn], ids: np.ndarray) -> Te
     """Texts of the ids that occur. A column's vocabulary is read once."""
     found: Texts = {}
     for place, column in enumerate(sparse):
+        if not column.has_vocabulary:
+            continue
         values = pq.read_table(vocabulary_file(data, column.name), columns=["value"]).column("value")
         wanted = sorted({int(i) for i in ids[:, place]} - {UNKNOWN_ID, MISSING_ID})
         texts: dict[int, str | None] = {i: values[i - FIRST_VALUE_ID].as_py() for i in wanted}
@@ -157,9 +161,14 @@ def _cells(
     numbers = dict(zip((field.name for field in data.schema.dense), zip(data.schema.dense, dense.tolist())))
     sparse = [column for column in inputs if not column.is_dense]
     for column in inputs:
-        if column.is_dense:
+        if column.is_dense and column.transform != "indicator":
             row[column.source] = _number(*numbers[column.name])
     for column, i in zip(sparse, ids.tolist()):
+        if column.kind == "bucket":
+            continue
+        if column.hash is not None:  # what a value was cannot be told from its hash
+            row[column.source] = None if i == MISSING_ID else _made_up(column, i) + (column.suffix or "")
+            continue
         if i not in texts[column.name]:
             return None
         text = texts[column.name][i]
@@ -197,6 +206,8 @@ def _number(field: DenseField, value: float) -> str | None:
     """A raw number that becomes `value`, or None for a missing cell."""
     if value == np.float32(field.fill):
         return None
+    if fitted := TRANSFORMS[field.transform].fitted:
+        return repr(fitted.undo(value, list(field.edges)))
     if field.standardised:
         value = value * (field.std or 1.0) + field.mean
     return repr(TRANSFORMS[field.transform].undo(value))

@@ -100,6 +100,7 @@ def _dense(column: InputColumn, field: DenseField) -> dict[str, Any]:
         "missing": list(column.missing),
         # Of the training rows after the transform; applied: the model is given (x - mean) / std.
         "statistics": {"mean": field.mean, "std": field.std, "applied": field.standardised},
+        **({"edges": list(field.edges)} if column.has_edges else {}),
     }
 
 
@@ -114,9 +115,16 @@ def _sparse(column: InputColumn, field: SparseField) -> dict[str, Any]:
         "missing": list(column.missing),
         "derive": column.derivation,
         **({} if column.clock is None else {"time": column.clock.model_dump()}),
-        "vocabulary": f"vocab/{column.name}.json",
+        # Hashes and buckets need none.
+        "vocabulary": f"vocab/{column.name}.json" if column.has_vocabulary else None,
+        **({"edges": list(field.edges)} if column.has_edges else {}),
+        **({} if column.hash is None else {"hash": _hash(column)}),
         "ids": field.rows,
     }
+
+
+def _hash(column: InputColumn) -> dict[str, Any]:
+    return {"rows": column.hash, "seed": column.hash_seed, "number": column.hash_number}
 
 
 def _fold(model: TrainedModel) -> dict[str, Any]:
@@ -153,7 +161,10 @@ def write_programs(folder: Path) -> None:
 def write_vocabularies(data: PreparedData, folder: Path) -> None:
     """A value at a time: a column may have tens of millions."""
     (folder / "vocab").mkdir(parents=True)
-    for column in data.schema.sparse:
+    _, inputs = fitted_recipe(data)
+    for column in inputs:
+        if not column.has_vocabulary:
+            continue
         source = pq.ParquetFile(vocabulary_file(data, column.name))
         with open(folder / "vocab" / f"{column.name}.json", "w", encoding="utf-8") as out:
             separator = "["

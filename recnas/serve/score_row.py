@@ -48,7 +48,7 @@ def read_model():
             "rows.py",
             "values.py",
             model["program"]["file"],
-            *(column["vocabulary"] for column in model["sparse"]),
+            *(column["vocabulary"] for column in model["sparse"] if column["vocabulary"]),
         ]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise SystemExit(f"score_row.py: model.json is missing, damaged or was changed: {error}") from None

@@ -22,10 +22,12 @@ from typing import Protocol
 
 import numpy as np
 
+from recnas.data.raw.hashing import mixed
 from recnas.data.raw.recipe import Recipe
 from recnas.errors import ConfigError, DataError
 
 TRAIN, VALID, TEST = 0, 1, 2
+LEFT_OUT = 3  # a row of no split: a training row without a click, where only a share of them is kept
 SPLITS = ("train", "valid", "test")
 PROTOCOLS = ("random-8-1-1", "autoctr-8-1-1", "random", "group", "time-last-day", "time-ratio", "index", "files")
 WITH_SHARES = ("random", "group", "time-ratio")
@@ -54,16 +56,6 @@ def row_hash(seed: int, first_row: int, count: int) -> np.ndarray:
     z *= _U(0x9E3779B97F4A7C15)
     z += _U(start)
     return mixed(z)
-
-
-def mixed(z: np.ndarray) -> np.ndarray:
-    """The SplitMix64 finaliser, in place."""
-    z ^= z >> _U(30)
-    z *= _U(0xBF58476D1CE4E5B9)
-    z ^= z >> _U(27)
-    z *= _U(0x94D049BB133111EB)
-    z ^= z >> _U(31)
-    return z
 
 
 def check_protocol(protocol: str, recipe: Recipe, index: Path | None, ready: bool = False) -> None:
@@ -225,6 +217,19 @@ def time_cuts(counts: TimeCounts, shares: Shares) -> tuple[int, int]:
 def by_time(chunk: RowsOfChunk, cuts: tuple[int, int]) -> np.ndarray:
     assert chunk.second is not None
     return np.searchsorted(cuts, chunk.second, side="right").astype(np.uint8)
+
+
+def rows_per_split(split: np.ndarray) -> np.ndarray:
+    """[3] rows of train, valid and test."""
+    return np.bincount(split, minlength=len(SPLITS))[: len(SPLITS)]
+
+
+def thinned(split: np.ndarray, rows: RowsOfChunk, seed: int, share: float | None) -> np.ndarray:
+    """The split with only a `share` of the training rows without a click, drawn by a hash of their own."""
+    if share is None:
+        return split
+    drawn = (mixed(rows.hashes(seed) + _U(LEFT_OUT)) >> _U(11)) * 2.0**-53
+    return np.where((split == TRAIN) & (rows.label == 0) & (drawn >= share), LEFT_OUT, split).astype(np.uint8)
 
 
 def _eight_one_one(hashes: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import ChunkWriter, bad_lines, count_rejects, write_chunks
+from recnas.data.prepare.edges import Edges, fit_edges
 from recnas.data.prepare.encode import (
     Encoder,
     SplitFiles,
@@ -25,13 +26,13 @@ from recnas.data.prepare.encode import (
 from recnas.data.prepare.folder import check_disk, open_work
 from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.publish import Finisher, write_rejects
-from recnas.data.prepare.split import SPLITS, TRAIN, RowsOfChunk, Shares, assign_split
+from recnas.data.prepare.split import SPLITS, TRAIN, RowsOfChunk, Shares, assign_split, rows_per_split, thinned
 from recnas.data.prepare.vocab_files import write_vocabulary
 from recnas.data.prepare.vocabulary import count_keys, keep_frequent
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.columns import resolve_columns
 from recnas.data.raw.dense import DenseSummary, fields_of, summarise
-from recnas.data.raw.id_table import IdTable
+from recnas.data.raw.id_table import Ids, IdTable, computed_table
 from recnas.data.raw.joins import side_tables
 from recnas.data.raw.parquet import parquet_columns
 from recnas.data.raw.recipe import InputColumn, Recipe
@@ -90,9 +91,10 @@ class Preparation:
             splits = self._split(state)
         chunks = [chunk for chunk in state.chunks if chunk.facts["rows"]]
         splits = [split for split in splits if len(split)]
-        tables, sparse = self._count(chunks, splits)
+        edges = fit_edges(self.inputs, zip(chunks, splits), _rows_per_split(splits)[TRAIN])
+        tables, sparse = self._count(chunks, splits, edges)
         summaries = self._summarise(zip(chunks, splits))
-        schema = Schema(fields_of(self._dense, summaries), sparse)
+        schema = Schema(fields_of(self._dense, summaries, edges), sparse)
         entries = self._encode(chunks, splits, tables, schema)
         return self._finish(state, schema, summaries, entries)
 
@@ -111,7 +113,11 @@ class Preparation:
         if state.rejects:
             write_rejects(self.work / "done", self.sources, state.chunks, self.recipe.header, state.rows_in)
         facts = {"rows_in": state.rows_in, "rejects": state.rejects, "columns": list(state.columns)}
-        finisher = Finisher(self.out, self.work, schema, summaries, self.recipe.weight, self.threads, self.progress)
+        if self.recipe.negatives is not None:
+            facts["left_out"] = state.rows_in - state.rejects - sum(sum(entry["rows"]) for entry in entries)
+        finisher = Finisher(
+            self.out, self.work, schema, summaries, self.recipe.weighs_rows, self.threads, self.progress
+        )
         finisher.run(self.plan, facts, entries, self.sources, self.options.parquet, self._expected_rows())
         return PreparedData.open(self.out)
 
@@ -185,16 +191,17 @@ class Preparation:
         days = self.recipe.time.days if self.recipe.time else None
         index = Path(self.options.split_index) if self.options.split_index else None
         splits = assign_split(self.protocol, self.options.seed, rows, days, index, state.starts, self.shares)
+        splits = [thinned(split, some, self.options.seed, self.recipe.negatives) for split, some in zip(splits, rows)]
         check_train_rows(_rows_per_split(splits)[TRAIN])
         if self.recipe.weight is not None:
             check_weights(self.recipe, zip(state.chunks, splits))
         return splits
 
     def _count(
-        self, chunks: list[ArrayFile], splits: list[np.ndarray]
-    ) -> tuple[dict[str, IdTable], tuple[SparseField, ...]]:
-        """Vocabulary of every sparse column, counted on the training rows, a column per thread."""
-        sparse = [column for column in self.inputs if not column.is_dense]
+        self, chunks: list[ArrayFile], splits: list[np.ndarray], edges: Edges
+    ) -> tuple[dict[str, Ids], tuple[SparseField, ...]]:
+        """Vocabulary of every sparse column that has one, counted on the training rows, a column per thread."""
+        sparse = [column for column in self.inputs if column.has_vocabulary]
         self.progress.phase("count", len(sparse), "columns")
         everything = self.options.vocab_scope == "all"
         total = sum(len(split) if everything else int((split == TRAIN).sum()) for split in splits)
@@ -208,12 +215,17 @@ class Preparation:
 
             return self._keep(column, *count_keys(pieces, total, budget), chunks)
 
-        tables = {}
+        counted = {}
         with ThreadPoolExecutor(self.threads, thread_name_prefix="count") as pool:
             for column, keys in zip(sparse, pool.map(one, sparse)):
-                tables[column.name] = IdTable(keys)
+                counted[column.name] = IdTable(keys)
                 self.progress.advance(1)
-        return tables, tuple(SparseField(column.name, tables[column.name].rows) for column in sparse)
+        tables = {
+            column.name: computed_table(column, edges.get(column.name, ())) or counted[column.name]
+            for column in self.inputs
+            if not column.is_dense
+        }
+        return tables, tuple(SparseField(name, table.rows, edges.get(name, ())) for name, table in tables.items())
 
     def _min_count(self, column: InputColumn) -> int:
         return self.options.min_count or column.min_count or self.recipe.min_count
@@ -238,15 +250,13 @@ class Preparation:
         return summarise((training_numbers(chunk, names, split) for chunk, split in chunks), len(names))
 
     def _encode(
-        self, chunks: list[ArrayFile], splits: list[np.ndarray], tables: dict[str, IdTable], schema: Schema
+        self, chunks: list[ArrayFile], splits: list[np.ndarray], tables: dict[str, Ids], schema: Schema
     ) -> list[dict[str, Any]]:
         sizes = _rows_per_split(splits)
         self.progress.phase("encode", sum(sizes), "rows")
-        files = SplitFiles.allocate(
-            self.work / "done", sizes, schema.n_dense, len(tables), self.recipe.weight is not None
-        )
+        files = SplitFiles.allocate(self.work / "done", sizes, schema.n_dense, len(tables), self.recipe.weighs_rows)
         try:
-            encoder = Encoder(files, schema.dense, tables)
+            encoder = Encoder(files, schema.dense, tables, self.recipe.negatives)
             return encode_chunks(
                 encoder, chunks, splits, self.work / "encoded.jsonl", self.threads, self.progress.advance
             )
@@ -273,4 +283,4 @@ def _starts(sources: list[Source], lines_of_file: dict[int, int]) -> tuple[int, 
 
 
 def _rows_per_split(splits: list[np.ndarray]) -> list[int]:
-    return np.sum([np.bincount(split, minlength=len(SPLITS)) for split in splits], axis=0).tolist()
+    return np.sum([rows_per_split(split) for split in splits], axis=0).tolist()

@@ -17,7 +17,7 @@ import numpy as np
 from recnas.config import check_settings
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.columns import cells_of, resolve_columns
-from recnas.data.raw.id_table import read_id_table
+from recnas.data.raw.id_table import computed_table, read_id_table
 from recnas.data.raw.inputs import dense_inputs, id_inputs
 from recnas.data.raw.joins import side_tables
 from recnas.data.raw.labels import clicks_of
@@ -80,9 +80,8 @@ class RawEncoder:
         self.sides = side_tables(recipe, self.sources[0].path.parent, side)
         self.dense = data.schema.dense
         self.tables = {
-            column.name: read_id_table(vocabulary_file(data, column.name))
-            for column in self.inputs
-            if not column.is_dense
+            field.name: computed_table(column, field.edges) or read_id_table(vocabulary_file(data, column.name))
+            for column, field in zip((c for c in self.inputs if not c.is_dense), data.schema.sparse)
         }
         for field in data.schema.sparse:
             if self.tables[field.name].rows != field.rows:

@@ -68,6 +68,8 @@ def rows_of_batch(batch: pa.RecordBatch) -> RawRows:
         array = batch.column(name)
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
+        if pa.types.is_decimal(array.type):  # whose digits a float64 may not hold
+            array = array.cast(pa.string())
         if _is_text(array.type):
             return typed_cells(_cells(array), kind, column)
         missing = np.asarray(array.is_null())
@@ -133,7 +135,8 @@ def _integers(array: pa.Array, missing: np.ndarray) -> Typed:
         values = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
         return Typed(values, missing, np.zeros(len(values), bool))
     numbers = _numbers(array, missing)
-    whole = numbers.values == np.floor(numbers.values)
+    # Beyond 2^53 a float64 stands for several whole numbers, so which one was meant cannot be told.
+    whole = (numbers.values == np.floor(numbers.values)) & (np.abs(numbers.values) <= 2.0**53)
     return numbers._replace(values=np.where(whole, numbers.values, 0).astype(np.int64), bad=numbers.bad | ~whole)
 
 

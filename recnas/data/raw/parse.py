@@ -46,7 +46,7 @@ class Chunk:
     label: np.ndarray  # [n] uint8
     weight: np.ndarray | None = None  # float32 [n], where rows have weights
     dense: dict[str, np.ndarray] = field(default_factory=dict)  # [n], see `dense.transformed`
-    keys: dict[str, np.ndarray] = field(default_factory=dict)  # uint32 or uint64 [n]
+    keys: dict[str, np.ndarray] = field(default_factory=dict)  # uint32 or uint64 [n]; float64 of buckets
     missing: dict[str, np.ndarray] = field(default_factory=dict)  # bool [n], only where there are any
     strings: dict[str, StringKeys] = field(default_factory=dict)
     time: np.ndarray | None = None  # int64 [n], seconds, where the recipe has a column of times
@@ -114,7 +114,7 @@ def _text_reader(
         groups.setdefault(("int", None), []).append(position[recipe.time.column])
     for column in inputs:
         if column.kind not in ("string", "time"):
-            group = groups.setdefault((column.kind, column.suffix), [])
+            group = groups.setdefault((column.read_kind, column.suffix), [])
             if position[column.source] not in group:
                 group.append(position[column.source])
     times: dict[Any, Typed] = {}
@@ -208,7 +208,7 @@ def parse_rows(
         chunk.group = of_rows.values.astype(np.uint64, copy=True)
         chunk.grouped = ~of_rows.missing if of_rows.missing.any() else None
     for column in inputs:
-        typed = read(column.source, column.kind, column)
+        typed = read(column.source, column.read_kind, column)
         note(typed.bad, column.source, _fault_of(column))
         values, missing = typed.values, typed.missing
         if column.is_dense:
@@ -223,7 +223,12 @@ def parse_rows(
         if column.join is not None:
             values, absent = sides[column.join].look_up(values, column.join_column)
             missing = missing | absent
-        if typed.strings is not None:
+        if column.kind == "bucket":
+            chunk.keys[column.name] = np.where(missing | typed.bad, 0.0, values)
+            if missing.any():
+                chunk.missing[column.name] = missing
+            continue
+        if typed.strings is not None and column.has_vocabulary:
             chunk.strings[column.name] = typed.strings
         chunk.keys[column.name] = _narrow(values.view(np.uint64), column.kind)
         if missing.any():
@@ -241,7 +246,7 @@ def not_a_time(form: str) -> str:
 
 
 def _fault_of(column: InputColumn) -> str:
-    return _NOT_OF_THE_KIND[column.kind] if column.clock is None else not_a_time(column.clock.format)
+    return _NOT_OF_THE_KIND[column.read_kind] if column.clock is None else not_a_time(column.clock.format)
 
 
 def _time_of_rows(read: ReadColumn, time: TimeOrder) -> tuple[np.ndarray, np.ndarray]:

@@ -30,12 +30,12 @@ from recnas.data.raw.sections import (
     SparseGroup,
     Standardise,
     TimeOrder,
-    Transform,
     Weight,
     check_shares,
     expand_names,
     zone_offset,
 )
+from recnas.data.raw.serving import TRANSFORMS
 from recnas.errors import ConfigError
 from recnas.names import name_fault
 from recnas.resources import resource_dir
@@ -65,10 +65,11 @@ class Recipe(Grown):
     protocol: str = "random-8-1-1"
     shares: tuple[float, float, float] | None = None  # of train, valid and test, for protocols that take any
     group: str | None = None  # column whose values are never in two splits, for the protocol group
+    negatives: float | None = Field(None, gt=0, lt=1)  # share of the training rows without a click that are kept
     expected_rows: int | None = None
     source: str = ""  # where the raw file comes from, for people
 
-    later = ("weight", "shares", "group")
+    later = ("weight", "shares", "group", "negatives")
     _shares = field_validator("shares")(check_shares)
     _expand = field_validator("columns", mode="before")(expand_names)
 
@@ -105,6 +106,10 @@ class Recipe(Grown):
                 raise ValueError(f"inputs that are not in columns: {', '.join(unknown)}")
         return self
 
+    @property
+    def weighs_rows(self) -> bool:
+        return self.weight is not None or self.negatives is not None
+
     def input_columns(self, with_optional: bool | tuple[str, ...] = False) -> list[InputColumn]:
         """All model inputs in order, dense first. `with_optional` names optional columns to keep."""
 
@@ -117,18 +122,21 @@ class Recipe(Grown):
 
         found: list[InputColumn] = []
         for dense in self.dense:
+            for name in dense.columns:
+                if kept(dense, name):
+                    found += self._of_number(dense, name)
+        for dense in self.dense:
             found += [
                 InputColumn(
-                    name=name,
+                    name=f"{name}_bucket",
                     source=name,
-                    kind="number",
-                    transform=dense.transform,
-                    fill=dense.fill,
+                    kind="bucket",
                     missing=MISSING_NUMBERS + dense.missing,
-                    standardise=self.standardise if dense.standardise is None else dense.standardise,
+                    buckets=dense.buckets,
+                    edges=dense.edges,
                 )
                 for name in dense.columns
-                if kept(dense, name)
+                if dense.embed and kept(dense, name)
             ]
         for group in self.sparse:
             common: dict[str, Any] = {
@@ -144,6 +152,19 @@ class Recipe(Grown):
                     found += [
                         InputColumn(name=new, source=name, kind=group.kind, derivation=how, clock=clock, **common)
                         for new, how in group.derive.items()
+                    ]
+                elif group.hash is not None:
+                    found += [
+                        InputColumn(
+                            name=name if group.hashes == 1 else f"{name}_{number + 1}",
+                            source=name,
+                            kind=group.kind,
+                            hash=group.hash,
+                            hash_seed=group.hash_seed,
+                            hash_number=number,
+                            **common,
+                        )
+                        for number in range(group.hashes)
                     ]
                 else:
                     found.append(InputColumn(name=name, source=name, kind=group.kind, **common))
@@ -161,6 +182,29 @@ class Recipe(Grown):
                 for i, name in enumerate(join.columns)
             ]
         return found
+
+    def _of_number(self, group: DenseGroup, name: str) -> list[InputColumn]:
+        """The dense inputs of a numeric column: the number and, if asked for, whether it is there."""
+        missing = MISSING_NUMBERS + group.missing
+        standardise = self.standardise if group.standardise is None else group.standardise
+        if TRANSFORMS[group.transform].fitted is not None:
+            standardise = False
+        number = InputColumn(
+            name=name,
+            source=name,
+            kind="number",
+            transform=group.transform,
+            fill=group.fill,
+            missing=missing,
+            standardise=True if group.transform == "standardise" else standardise,
+            buckets=group.buckets,
+            edges=group.edges,
+        )
+        # Every number becomes 0, and what is missing is filled with 1.
+        there = InputColumn(
+            name=f"{name}_missing", source=name, kind="number", transform="indicator", fill=1.0, missing=missing
+        )
+        return [number, there] if group.indicator else [number]
 
     def clock_of(self, group: SparseGroup) -> Clock:
         """How the times of a group are written: as it says itself, or as the recipe says when rows happened."""
@@ -194,8 +238,8 @@ class InputColumn(Settings):
 
     name: str
     source: str
-    kind: Literal["number", "hex", "int", "string", "time"]
-    transform: Transform = "none"
+    kind: Literal["number", "hex", "int", "string", "time", "bucket"]
+    transform: str = "none"
     fill: float = 0.0
     standardise: Standardise = False
     missing: tuple[str, ...] = ()
@@ -203,12 +247,32 @@ class InputColumn(Settings):
     suffix: str | None = None
     derivation: Derivation | None = None
     clock: Clock | None = None  # of kind time
+    buckets: int = 10
+    edges: tuple[float, ...] | None = None  # None: fitted on the training rows
+    hash: int | None = None  # rows
+    hash_seed: int = 0
+    hash_number: int = 0
     join: str | None = None
     join_column: int = 0
 
     @property
     def is_dense(self) -> bool:
         return self.kind == "number"
+
+    @property
+    def read_kind(self) -> str:
+        """What its cells are."""
+        return "number" if self.kind == "bucket" else self.kind
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether its numbers are compared with edges."""
+        return self.kind == "bucket" or TRANSFORMS[self.transform].fitted is not None
+
+    @property
+    def has_vocabulary(self) -> bool:
+        """Whether ids are looked up; others are computed."""
+        return not self.is_dense and self.hash is None and self.kind != "bucket"
 
     @property
     def value_kind(self) -> str:

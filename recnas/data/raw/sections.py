@@ -9,13 +9,14 @@ from pydantic import Field, field_validator, model_serializer, model_validator
 
 from recnas.config import Settings
 from recnas.data.raw.serving import TRANSFORMS
+from recnas.data.schema import MOST_ROWS
 
 SparseKind = Literal["hex", "int", "string", "time"]
 TimeFormat = Literal["yymmddhh", "epoch-seconds", "epoch-milliseconds", "iso"]
 if TYPE_CHECKING:
     Transform = str
 else:
-    Transform = Literal[tuple(TRANSFORMS)]
+    Transform = Literal[tuple(name for name in TRANSFORMS if name != "indicator")]
 # Subtract the mean and divide by the standard deviation of the training rows; auto: if they are not of the size of one.
 Standardise = Literal["auto"] | bool
 # What a derived column makes of its source: an integer YYMMDDHH, or (without that in its name) a column of kind time.
@@ -102,7 +103,7 @@ class Weight(Settings):
     column: str
 
 
-class DenseGroup(Settings):
+class DenseGroup(Grown):
     """Numeric columns. A missing cell becomes `fill`, after the transform and the standardising."""
 
     columns: tuple[str, ...]
@@ -111,8 +112,30 @@ class DenseGroup(Settings):
     optional: bool = False  # left out unless asked for by name (--with)
     missing: tuple[str, ...] = ()  # added to MISSING_NUMBERS
     standardise: Standardise | None = None  # None: the recipe's
+    buckets: int = Field(10, ge=2, le=10_000)  # of bucketise and embed, as many rows in each
+    edges: tuple[float, ...] | None = None  # or where they begin
+    embed: bool = False  # also a categorical input: the bucket
+    indicator: bool = False  # also a dense input: 1 where the cell is missing
 
+    later = ("buckets", "edges", "embed", "indicator")
     _expand = field_validator("columns", mode="before")(expand_names)
+
+    @model_validator(mode="after")
+    def _fits(self) -> DenseGroup:
+        fitted = TRANSFORMS[self.transform].fitted is not None
+        if (fitted or self.transform == "standardise") and self.standardise not in (
+            None,
+            self.transform == "standardise",
+        ):
+            raise ValueError(
+                f"transform: {self.transform} says already how the numbers are scaled; leave standardise out"
+            )
+        if self.edges is not None:
+            if self.transform != "bucketise" and not self.embed:
+                raise ValueError("edges are of transform: bucketise, or of embed: true")
+            if not self.edges or any(low >= high for low, high in zip(self.edges, self.edges[1:])):
+                raise ValueError("edges must be numbers, each larger than the one before")
+        return self
 
 
 class SparseGroup(Grown):
@@ -127,8 +150,11 @@ class SparseGroup(Grown):
     derive: dict[str, Derivation] | None = None  # new column name -> what is made of the source column
     format: TimeFormat | None = None  # of kind time; None: as `time` of the recipe says of the same column
     zone: str | None = None
+    hash: int | None = Field(None, ge=1, lt=MOST_ROWS - 2)  # rows of a table that values are hashed into
+    hashes: int = Field(1, ge=1, le=8)  # as many inputs of that many rows, each by another hash
+    hash_seed: int = Field(0, ge=0)
 
-    later = ("format", "zone")
+    later = ("format", "zone", "hash", "hashes", "hash_seed")
     _expand = field_validator("columns", mode="before")(expand_names)
     _zone = field_validator("zone")(_check_zone)
 
@@ -136,6 +162,10 @@ class SparseGroup(Grown):
     def _derive_from_one(self) -> SparseGroup:
         if self.derive is not None and (len(self.columns) != 1 or self.kind not in ("int", "time")):
             raise ValueError("derive needs exactly one source column of kind int or time")
+        if self.hash is None and (self.hashes, self.hash_seed) != (1, 0):
+            raise ValueError("hashes and hash_seed go with hash, the number of rows, as hash: 1000000")
+        if self.hash is not None and (self.derive or self.min_count is not None):
+            raise ValueError("a hashed column has no minimum count and nothing derived: every value has a row")
         if self.kind == "time" and not self.derive:
             raise ValueError(
                 "a column of kind time is no category itself; say what it gives: derive: {hour: hour, weekday: weekday}"

@@ -12,8 +12,8 @@ A row is a line of the raw file or a JSON object {column: cell}:
     an object      every column the model reads; null or "" is a missing cell
 
 A cell is missing if it is empty, or equal to one of its column's `missing` texts, as text or as a number.
-Numbers are transformed, then standardised if `statistics.applied`; a missing one becomes `fill` after that.
-A category is looked up in its vocabulary as text, written in one way whatever way the cell is:
+Numbers are transformed, then replaced by what their column's `edges` say, or standardised if `statistics.applied`; a missing one becomes `fill` after that.
+A category with `hash` has the row that its hash falls into, another one is looked up in its vocabulary as text, written in one way whatever way the cell is:
 
     hex      lower case, at least 8 digits: `1F` is `0000001f`
     int      decimal without leading zeros, as a signed 64-bit number: 2^64 - 1 is `-1`
@@ -23,6 +23,7 @@ A category is looked up in its vocabulary as text, written in one way whatever w
 
 from __future__ import annotations
 
+import bisect
 import csv
 import difflib
 import json
@@ -31,7 +32,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recnas.data.raw.values import DERIVATIONS, kind_of, number_of
+from recnas.data.raw.values import DERIVATIONS, key_of, kind_of, number_of, row_of_hash
 
 LARGEST = 3.4028234663852886e38  # of a 32-bit float
 Inputs = tuple[list[float], list[int]]  # dense, ids
@@ -52,13 +53,59 @@ def split_line(line: str, separator: str, quote: bool) -> list[str]:
         raise RowError("a quote that does not close on its line") from None
 
 
+class Fitted(NamedTuple):
+    """What is made of a number by `edges`, rising numbers found on the training rows (or given); instead of standardising."""
+
+    number: Callable[[float, list[float]], float]
+    column: Callable[[Any, Any, Any], Any]  # (numpy, values with NaN, edges)
+    undo: Callable[[float, list[float]], float]
+
+
+def _rank(x: float, edges: list[float]) -> float:
+    """Which share of the training rows is below x: `edges` are their quantiles, equal ones where a value is frequent."""
+    low, high, last = bisect.bisect_left(edges, x), bisect.bisect_right(edges, x), max(1, len(edges) - 1)
+    if high > low:
+        return (low + high - 1) / 2 / last
+    if low in (0, len(edges)):
+        return 0.0 if low == 0 else 1.0
+    return (low - 1 + (x - edges[low - 1]) / (edges[low] - edges[low - 1])) / last
+
+
+def _ranks(np: Any, x: Any, edges: Any) -> Any:
+    edges, last = np.asarray(edges, dtype=np.float64), max(1, len(edges) - 1)
+    if not len(edges):
+        return np.where(np.isnan(x), x, 0.0)
+    low, high = np.searchsorted(edges, x, side="left"), np.searchsorted(edges, x, side="right")
+    inside = np.clip(low, 1, len(edges) - 1) if len(edges) > 1 else np.zeros(len(x), int)
+    step = edges[inside] - edges[inside - 1]
+    between = inside - 1 + (x - edges[inside - 1]) / np.where(step > 0, step, 1.0)
+    out = np.where(
+        high > low, (low + high - 1) / 2, np.where(low == 0, 0.0, np.where(low == len(edges), last, between))
+    )
+    return np.where(np.isnan(x), np.nan, out / last)
+
+
+def _number_at(rank: float, edges: list[float]) -> float:
+    place = min(max(rank, 0.0), 1.0) * (len(edges) - 1)
+    low = min(int(place), max(0, len(edges) - 2))
+    return edges[low] + (place - low) * (edges[min(low + 1, len(edges) - 1)] - edges[low]) if edges else 0.0
+
+
 class Transform(NamedTuple):
     """What is made of a number before it is standardised: of one, and of a whole column at once."""
 
     number: Callable[[float], float]
     column: Callable[[Any, Any], Any]  # (numpy, float64 values): the same, without a call per number
     undo: Callable[[float], float]  # a number that the transform makes this one of
+    fitted: Fitted | None = None  # what is then made of it by edges
     drops_sign: bool = False  # negative numbers become 0; `column` makes them -0.0, so that they can be counted
+
+
+def _in_bucket(bucket: int, edges: list[float]) -> float:
+    """A number of a bucket."""
+    if not edges or bucket == len(edges):
+        return edges[-1] if edges else 0.0
+    return edges[0] - abs(edges[0]) - 1.0 if bucket == 0 else edges[bucket - 1]
 
 
 TRANSFORMS = {
@@ -75,6 +122,21 @@ TRANSFORMS = {
         lambda np, x: np.where(x > 2, np.floor(np.log(np.maximum(x, 1.0)) ** 2), x),
         lambda y: math.exp(math.sqrt(y + 0.5)) if y > 2 else y,
     ),
+    "standardise": Transform(lambda x: x, lambda np, x: x, lambda y: y),
+    "quantile": Transform(lambda x: x, lambda np, x: x, lambda y: y, Fitted(_rank, _ranks, _number_at)),
+    # In which bucket between the edges, from 0 to 1; an edge belongs to the upper one.
+    "bucketise": Transform(
+        lambda x: x,
+        lambda np, x: x,
+        lambda y: y,
+        Fitted(
+            lambda x, edges: bisect.bisect_right(edges, x) / max(1, len(edges)),
+            lambda np, x, edges: np.where(np.isnan(x), x, np.searchsorted(edges, x, side="right") / max(1, len(edges))),
+            lambda y, edges: _in_bucket(round(y * len(edges)), edges),
+        ),
+    ),
+    # Of a column that says whether another one is missing, for which its `fill` is 1.
+    "indicator": Transform(lambda x: 0.0, lambda np, x: np.where(np.isnan(x), x, 0.0), lambda y: y),
 }
 
 
@@ -83,7 +145,9 @@ class Vocabularies:
 
     def __init__(self, folder: Path, model: dict[str, Any]) -> None:
         self.first = model["ids"]["first_value"]
-        self.files = {column["name"]: folder / column["vocabulary"] for column in model["sparse"]}
+        self.files = {
+            column["name"]: folder / column["vocabulary"] for column in model["sparse"] if column["vocabulary"]
+        }
         self.read: dict[str, dict[str, int]] = {}
 
     def __call__(self, column: str, value: str) -> int | None:
@@ -200,7 +264,7 @@ class RowReader:
 
     def _text(self, column: dict[str, Any], row: dict[str, Any]) -> str:
         """A cell as the raw file would write it. JSON has types of its own."""
-        cell, kind = row[column["source"]], column.get("kind", "number")
+        cell, kind = row[column["source"]], column.get("kind", "number").replace("bucket", "number")
         if cell is None or isinstance(cell, str):
             return cell or ""
         from_parquet = self.raw["format"] == "parquet"
@@ -228,10 +292,25 @@ class RowReader:
         value = TRANSFORMS[column["transform"]].number(value)
         if abs(value) > LARGEST:
             raise RowError(f"column {column['source']}: too large for a 32-bit number ({cell[:80]!r})")
+        if fitted := TRANSFORMS[column["transform"]].fitted:
+            return fitted.number(value, column["edges"])
         statistics = column["statistics"]
         return (value - statistics["mean"]) / (statistics["std"] or 1.0) if statistics["applied"] else value
 
+    def _bucket(self, column: dict[str, Any], cell: str) -> int:
+        """Of a number that is embedded by its bucket."""
+        ids, value = self.model["ids"], number_of(cell)
+        if cell == "" or (value is None and cell in column["missing"]):
+            return ids["missing"]
+        if value is None:
+            raise RowError(f"column {column['source']}: not a number ({cell[:80]!r})")
+        if any(value == number_of(text) for text in column["missing"]):
+            return ids["missing"]
+        return ids["first_value"] + bisect.bisect_right(column["edges"], value)
+
     def _id(self, column: dict[str, Any], cell: str) -> int:
+        if column["kind"] == "bucket":
+            return self._bucket(column, cell)
         ids, (read, what), text = self.model["ids"], kind_of(column), cell
         if column["suffix"] and cell:
             if not cell.endswith(column["suffix"]):
@@ -248,6 +327,10 @@ class RowReader:
             value = DERIVATIONS[column["derive"]](value)
             if value is None:
                 raise RowError(f"column {column['source']}: not a time YYMMDDHH ({cell[:80]!r})")
+        if "hash" in column:
+            rule = column["hash"]
+            row = row_of_hash(key_of(value, column["kind"]), rule["rows"], rule["seed"], rule["number"])
+            return ids["first_value"] + row
         found = self.look_up(column["name"], value)
         return ids["unknown"] if found is None else found
 

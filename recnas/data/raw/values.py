@@ -5,6 +5,7 @@ Python's standard library only. Every function gives None for a cell that is not
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable
@@ -122,6 +123,25 @@ def weekday_on(seconds: str) -> str:
 
 def day_on(seconds: str) -> str:
     return str((_EPOCH + timedelta(seconds=int(seconds))).day)
+
+
+def key_of(value: str, kind: str) -> int:
+    """64 bits that stand for a category: its number, or a hash of its text."""
+    if kind == "string":
+        return int.from_bytes(hashlib.blake2b(value.encode("utf-8"), digest_size=8).digest(), "little")
+    return int(value, 16 if kind == "hex" else 10) % 2**64
+
+
+def hash_start(seed: int, number: int) -> int:
+    return (seed * 0xD1342543DE82EF95 + (number + 1) * 0x9E3779B97F4A7C15) % 2**64
+
+
+def row_of_hash(key: int, rows: int, seed: int, number: int) -> int:
+    """Which of `rows` rows the hash `number` of a key falls into: SplitMix64 of the key and the seed."""
+    z = (key + hash_start(seed, number)) % 2**64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+    return (z ^ (z >> 31)) % rows
 
 
 KINDS: dict[str, tuple[Callable[[str], str | None], str]] = {

@@ -26,6 +26,7 @@ from recnas.data.prepare.split import (
     by_time,
     cut_ranks,
     row_cuts,
+    thinned,
     time_cuts,
 )
 
@@ -60,9 +61,13 @@ class SplitRule:
     cuts: Cuts | None = None
     shares: Shares = USUAL_SHARES
     time_cuts: tuple[int, int] | None = None
+    negatives: float | None = None
 
     def split(self, chunk: ArrayFile, first_row: int) -> np.ndarray:
         rows = RowsOfChunk.read(chunk, first_row, self.limit)
+        return thinned(self._assigned(rows), rows, self.seed, self.negatives)
+
+    def _assigned(self, rows: RowsOfChunk) -> np.ndarray:
         if self.protocol == "autoctr-8-1-1":
             assert self.cuts is not None
             return by_cuts(self.seed, rows, self.cuts)

@@ -329,11 +329,12 @@ name: log
 separator: ","
 header: true
 label: {column: y}
-dense: [{columns: [number], transform: none}]
-sparse: [{columns: [item]}, {columns: [at], kind: time, derive: {hour: hour, weekday: weekday}}]
+dense: [{columns: [number], transform: quantile, embed: true, indicator: true}, {columns: [price], transform: bucketise}]
+sparse: [{columns: [item]}, {columns: [price_word], hash: 20, hashes: 2}, {columns: [at], kind: time, derive: {hour: hour, weekday: weekday}}]
 time: {column: at, format: epoch-seconds, zone: "+01:00"}
 group: user
 shares: [0.7, 0.2, 0.1]
+negatives: 0.3
 """
 
 
@@ -342,10 +343,10 @@ shares: [0.7, 0.2, 0.1]
 def test_a_log_of_a_team(spark, tmp_path: Path, protocol: str):
     rng = np.random.default_rng(3)
     lines = [
-        f"{i % 2},{i},i{rng.integers(20)},{1_709_251_200 + int(rng.integers(5 * 86400))},u{rng.integers(50)}"
+        f"{i % 2},{i},i{rng.integers(20)},{1_709_251_200 + int(rng.integers(5 * 86400))},u{rng.integers(50)},{i % 7 or ''},w{i % 40}"
         for i in range(600)
     ]
-    (tmp_path / "log.csv").write_text("\n".join(["y,number,item,at,user", *lines]) + "\n")
+    (tmp_path / "log.csv").write_text("\n".join(["y,number,item,at,user,price,price_word", *lines]) + "\n")
     (tmp_path / "r.yaml").write_text(LOG)
     options = PrepareOptions(protocol=protocol)
     local = prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "local", options)
