@@ -2,6 +2,7 @@
 
   recnas prepare criteo --raw train.txt --out data/criteo
   recnas prepare my_recipe.yaml --raw logs/ --out data/mine --min-count 5 --cap 500000
+  recnas prepare --extend data/monday --raw tuesday.csv --out data/tuesday
   recnas prepare frappe_x1 --train train.csv --valid valid.csv --test test.csv --out data/frappe
 
 Vocabulary and statistics come from the training rows only. Id 0 is unknown or rare, id 1 is missing.
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", help="name of a shipped recipe (recnas datasets) or path of a recipe file")
+    parser.add_argument("recipe", nargs="?", help="name of a shipped recipe (recnas datasets) or path of a recipe file")
     parser.add_argument(
         "--raw",
         nargs="+",
@@ -32,6 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{split}", nargs="+", metavar="FILE", help=f"instead of --raw: {what} rows of a ready split"
         )
+    parser.add_argument(
+        "--like",
+        metavar="DIR",
+        help="instead of a recipe: encode with the vocabulary and the statistics of these prepared data",
+    )
+    parser.add_argument(
+        "--extend", metavar="DIR", help="the same, and values that are new get ids behind those that there are"
+    )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for the prepared data")
     parser.add_argument(
         "--min-count",
@@ -136,6 +145,8 @@ def run(args: argparse.Namespace) -> int:
         side=tuple(args.side),
         parquet=not args.no_parquet,
         shares=args.shares,
+        like=args.like,
+        extend=args.extend,
     )
     progress = Progress(quiet=args.quiet)
     data = prepare(

@@ -10,8 +10,9 @@ train|valid|test.parquet   the same rows for other tools
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,11 @@ def kept_recipe(recipe: Recipe) -> dict[str, Any]:
 
 def prepared_options(recipe: Recipe, options: PrepareOptions, protocol: str, sources: list[Source]) -> dict[str, Any]:
     """What decides the content of a prepared folder; two folders with equal options are equal."""
-    chosen = {name: value for name, value in asdict(options).items() if name not in ("side", "protocol", "shares")}
+    chosen = {
+        name: value
+        for name, value in asdict(options).items()
+        if name not in ("side", "protocol", "shares", "like", "extend")
+    }
     if options.takes_shares(protocol):
         chosen["shares"] = list(options.shares_of(recipe))
     chosen["with_columns"] = list(options.with_columns)
@@ -59,6 +64,12 @@ def prepared_options(recipe: Recipe, options: PrepareOptions, protocol: str, sou
         **chosen,
         "raw": [source.identity() for source in sources],
     }
+
+
+def vocabulary_id(schema: Schema, digests: Mapping[str, str]) -> str:
+    """Of what a model's inputs mean: the schema, and a checksum of the values behind each column's ids."""
+    content = {"schema": schema.to_dict(), "values": dict(digests)}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) -> np.ndarray:
@@ -149,6 +160,35 @@ class PreparedData:
         return self.manifest["fingerprint"]
 
     @property
+    def vocabulary(self) -> str:
+        """Stands for the values behind every id and the statistics of dense columns: data sets with the same one can be
+        given to the same model."""
+        if "vocabulary" in self.manifest:
+            return self.manifest["vocabulary"]
+        from recnas.data.prepare.vocab_files import vocabulary_digest  # of a version that did not write it down
+
+        files = {field.name: self.path / "vocab" / f"{field.name}.parquet" for field in self.schema.sparse}
+        return vocabulary_id(self.schema, {name: vocabulary_digest(file) for name, file in files.items()})
+
+    @property
+    def lineage(self) -> list[dict[str, str]]:
+        """Fingerprint and vocabulary of the data sets that this one was prepared like or extends, the first day first, and
+        its own at the end."""
+        return [*self.manifest.get("lineage", []), {"fingerprint": self.fingerprint, "vocabulary": self.vocabulary}]
+
+    def keeps_ids_of(self, fingerprint: str) -> bool:
+        """Whether every id of those data means the same here (there may be new ones)."""
+        return any(day["fingerprint"] == fingerprint for day in self.lineage)
+
+    def keeps_vocabulary(self, vocabulary: str) -> bool:
+        return any(day["vocabulary"] == vocabulary for day in self.lineage)
+
+    def same_vocabulary_as(self, fingerprint: str) -> bool:
+        """Whether a model of those data can read these."""
+        days = {day["fingerprint"]: day["vocabulary"] for day in self.lineage}
+        return days.get(fingerprint) == self.vocabulary
+
+    @property
     def warnings(self) -> list[DataWarning]:
         """What was noticed about the data when they were prepared."""
         return [DataWarning(**warning) for warning in self.manifest["warnings"]]
@@ -212,6 +252,8 @@ class PreparedData:
             "recipe": manifest["options"]["recipe"]["name"],
             "protocol": manifest["options"]["protocol"],
             "fingerprint": manifest["fingerprint"],
+            "vocabulary": self.vocabulary,
+            "first_day": self.lineage[0]["fingerprint"] if len(self.lineage) > 1 else None,
             "rows_in": manifest["rows_in"],
             "rejects": manifest["rejects"],
             "left_out": manifest.get("left_out"),

@@ -26,6 +26,8 @@ class PrepareOptions:
     side: tuple[str, ...] = ()  # side files, where they are not beside the raw file
     parquet: bool = True  # also write train|valid|test.parquet for exchange
     shares: Shares | None = None  # None: the recipe's, or 8-1-1
+    like: str | None = None  # prepared data whose vocabulary and statistics are used as they are
+    extend: str | None = None  # the same, and new values get ids behind the old ones
 
     def shares_of(self, recipe: Recipe) -> Shares:
         return self.shares or recipe.shares or USUAL_SHARES

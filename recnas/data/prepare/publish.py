@@ -25,7 +25,7 @@ from recnas.data.prepare.chunks import bad_lines, count_rejects
 from recnas.data.prepare.encode import array_files
 from recnas.data.prepare.split import SPLITS
 from recnas.data.prepare.vocab_files import vocabulary_digest
-from recnas.data.prepared import FORMAT, MANIFEST, read_blocks
+from recnas.data.prepared import FORMAT, MANIFEST, read_blocks, vocabulary_id
 from recnas.data.quality import Block, data_warnings, repeated_share
 from recnas.data.raw.dense import DenseSummary
 from recnas.data.raw.sources import Source
@@ -69,7 +69,7 @@ class Finisher:
         with ThreadPoolExecutor(self.threads, thread_name_prefix="finish") as pool:
             self.progress.phase("finish", None, "files")
             # The large source first: it takes longest and needs one thread only.
-            digests = [pool.submit(sha256_file, source.path) for source in sources]
+            source_digests = [pool.submit(sha256_file, source.path) for source in sources]
             exchange = [
                 pool.submit(self._write_parquet, split, count)
                 for split, count in zip(SPLITS, rows)
@@ -89,12 +89,14 @@ class Finisher:
             names = sorted(str(file.relative_to(self.done)) for file in self.done.rglob("*") if file.is_file())
             others = {name: pool.submit(sha256_file, self.done / name) for name in names if name not in checks}
             checksums = {name: future.result() for name, future in sorted({**checks, **others}.items())}
-            source_sums = [future.result() for future in digests]
+            source_sums = [future.result() for future in source_digests]
         counts = self._summary(entries, rows) | self._weights(rows)
         warnings = data_warnings(self.schema, self.summaries, facts | counts, repeated.result(), expected_rows)
+        digests = {name: future.result() for name, future in vocabulary.items()}
         manifest = {
             "format": FORMAT,
-            "fingerprint": self._fingerprint(checksums, {name: future.result() for name, future in vocabulary.items()}),
+            "fingerprint": self._fingerprint(checksums, digests),
+            "vocabulary": vocabulary_id(self.schema, digests),
             **facts,
             **counts,
             "warnings": [warning.to_dict() for warning in warnings],

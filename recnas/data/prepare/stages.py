@@ -23,6 +23,7 @@ from recnas.data.prepare.encode import (
     keys_to_count,
     training_numbers,
 )
+from recnas.data.prepare.first_day import FirstDay
 from recnas.data.prepare.folder import check_disk, open_work
 from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.publish import Finisher, write_rejects
@@ -38,7 +39,7 @@ from recnas.data.raw.parquet import parquet_columns
 from recnas.data.raw.recipe import InputColumn, Recipe
 from recnas.data.raw.refusals import all_rejected, bad_line, no_rows, two_kinds_of_no
 from recnas.data.raw.sources import Source
-from recnas.data.schema import Schema, SparseField
+from recnas.data.schema import DenseField, Schema, SparseField
 from recnas.data.synthetic.files import truth_path
 from recnas.errors import ConfigError, DataError
 from recnas.progress import Progress
@@ -69,6 +70,7 @@ class Preparation:
     memory: int
     threads: int
     progress: Progress
+    base: FirstDay | None = None  # whose ids and statistics are kept
 
     disk_share: ClassVar[float] = 2.0  # of the text: chunks, arrays and Parquet are each at most about 0.7 of it
 
@@ -91,12 +93,23 @@ class Preparation:
             splits = self._split(state)
         chunks = [chunk for chunk in state.chunks if chunk.facts["rows"]]
         splits = [split for split in splits if len(split)]
-        edges = fit_edges(self.inputs, zip(chunks, splits), _rows_per_split(splits)[TRAIN])
+        edges = self._edges(zip(chunks, splits), _rows_per_split(splits)[TRAIN])
         tables, sparse = self._count(chunks, splits, edges)
         summaries = self._summarise(zip(chunks, splits))
-        schema = Schema(fields_of(self._dense, summaries, edges), sparse)
+        schema = Schema(self._dense_fields(summaries, edges), sparse)
         entries = self._encode(chunks, splits, tables, schema)
         return self._finish(state, schema, summaries, entries)
+
+    def _edges(self, chunks: Iterable[tuple[ArrayFile, np.ndarray]], train_rows: int) -> Edges:
+        return self.base.edges() if self.base else fit_edges(self.inputs, chunks, train_rows)
+
+    def _dense_fields(self, summaries: list[DenseSummary], edges: Edges) -> tuple[DenseField, ...]:
+        return self.base.data.schema.dense if self.base else fields_of(self._dense, summaries, edges)
+
+    @property
+    def _counts(self) -> bool:
+        """Whether training rows decide which values have ids."""
+        return self.base is None or self.base.grows
 
     @contextmanager
     def _nothing_kept_if_refused(self) -> Iterator[None]:
@@ -113,6 +126,8 @@ class Preparation:
         if state.rejects:
             write_rejects(self.work / "done", self.sources, state.chunks, self.recipe.header, state.rows_in)
         facts = {"rows_in": state.rows_in, "rejects": state.rejects, "columns": list(state.columns)}
+        if self.base is not None:
+            facts["lineage"] = self.base.data.lineage
         if self.recipe.negatives is not None:
             facts["left_out"] = state.rows_in - state.rejects - sum(sum(entry["rows"]) for entry in entries)
         finisher = Finisher(
@@ -208,17 +223,19 @@ class Preparation:
         budget = self.memory // 4 // self.threads
         (self.work / "done" / "vocab").mkdir(parents=True, exist_ok=True)
 
-        def one(column: InputColumn) -> np.ndarray:
+        def one(column: InputColumn) -> IdTable:
             def pieces() -> Iterator[np.ndarray]:
                 for chunk, split in zip(chunks, splits):
                     yield keys_to_count(chunk, column.name, split, everything)
 
-            return self._keep(column, *count_keys(pieces, total, budget), chunks)
+            if not self._counts:
+                return self._as_before(column)
+            return IdTable(self._keep(column, *count_keys(pieces, total, budget), chunks))
 
         counted = {}
         with ThreadPoolExecutor(self.threads, thread_name_prefix="count") as pool:
-            for column, keys in zip(sparse, pool.map(one, sparse)):
-                counted[column.name] = IdTable(keys)
+            for column, table in zip(sparse, pool.map(one, sparse)):
+                counted[column.name] = table
                 self.progress.advance(1)
         tables = {
             column.name: computed_table(column, edges.get(column.name, ())) or counted[column.name]
@@ -231,11 +248,23 @@ class Preparation:
         return self.options.min_count or column.min_count or self.recipe.min_count
 
     def _keep(self, column: InputColumn, keys: np.ndarray, counts: np.ndarray, chunks: list[ArrayFile]) -> np.ndarray:
-        """Write the vocabulary of a column; its keys in id order."""
-        keys, counts = keep_frequent(keys, counts, self._min_count(column), self.options.cap)
+        """Write the vocabulary of a column: values that are frequent enough, behind those it had before. Its keys in id order."""
+        known = None if self.base is None else self.base.values(column.name)
+        cap = self.options.cap
+        if self.base is not None and known is not None:
+            keys, counts = self.base.without_known(column.name, keys, counts)
+            cap = None if cap is None else cap - len(known)
+        keys, counts = keep_frequent(keys, counts, self._min_count(column), cap)
         path = self.work / "done" / "vocab" / f"{column.name}.parquet"
-        write_vocabulary(path, column.value_kind, keys, counts, chunks, column.name)
+        write_vocabulary(path, column.value_kind, keys, counts, chunks, column.name, known)
+        if known is not None:
+            keys = np.concatenate([known.column("key").to_numpy(), keys.astype(np.uint64)])
         return keys
+
+    def _as_before(self, column: InputColumn) -> IdTable:
+        assert self.base is not None
+        self.base.copy_vocabulary(column.name, self.work / "done" / "vocab")
+        return self.base.table(column.name)
 
     @property
     def _dense(self) -> list[InputColumn]:

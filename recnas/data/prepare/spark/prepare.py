@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import ChunkWriter
-from recnas.data.prepare.edges import Edges, fit_edges
+from recnas.data.prepare.edges import Edges
 from recnas.data.prepare.encode import array_files, check_weights
 from recnas.data.prepare.spark.session import first_task, spark_session
 from recnas.data.prepare.spark.split import ChunkRef, SplitRule
@@ -37,7 +37,6 @@ from recnas.data.prepare.spark.tasks import COUNT_SCHEMA, Count, Encode, Look, P
 from recnas.data.prepare.split import SPLITS, TRAIN
 from recnas.data.prepare.stages import Preparation, State, check_train_rows
 from recnas.data.prepared import PreparedData
-from recnas.data.raw.dense import fields_of
 from recnas.data.raw.id_table import computed_table
 from recnas.data.raw.recipe import InputColumn
 from recnas.data.schema import FIRST_VALUE_ID, Schema, SparseField
@@ -72,10 +71,10 @@ class SparkPreparation(Preparation):
                 rule = self._rule(state).settled(self._context, refs)
                 if self.recipe.weight is not None:
                     check_weights(self.recipe, _with_split(rule, refs))
-            edges = fit_edges(self.inputs, _with_split(rule, refs), self._train_rows(rule, refs))
+            edges = self._edges(_with_split(rule, refs), self._train_rows(rule, refs))
             sparse = self._count_ids(rule, refs, edges)
             summaries = self._summarise(_with_split(rule, refs))
-            schema = Schema(fields_of(self._dense, summaries, edges), sparse)
+            schema = Schema(self._dense_fields(summaries, edges), sparse)
             entries = self._encode_parts(rule, refs, schema)
         sizes = np.sum([entry["rows"] for entry in entries], axis=0).tolist()
         check_train_rows(sizes[TRAIN])
@@ -143,7 +142,7 @@ class SparkPreparation(Preparation):
 
     def _train_rows(self, rule: SplitRule, refs: list[ChunkRef]) -> int:
         """Only counted where a sample of them is fitted to."""
-        if not any(column.has_edges for column in self.inputs):
+        if self.base is not None or not any(column.has_edges for column in self.inputs):
             return 0
         return sum(int((split == TRAIN).sum()) for _, split in _with_split(rule, refs))
 
@@ -152,15 +151,17 @@ class SparkPreparation(Preparation):
         sparse = [column for column in self.inputs if column.has_vocabulary]
         self.progress.phase("count", len(sparse), "columns")
         counts = self.work / "counts"
-        if sparse and not (counts / "_SUCCESS").exists():
+        if sparse and self._counts and not (counts / "_SUCCESS").exists():
             self._group(rule, refs, sparse, counts)
         chunks = [ArrayFile(ref.path) for ref in refs]
         (self.work / "done" / "vocab").mkdir(parents=True, exist_ok=True)
         rows = {}
         for number, column in enumerate(sparse):
-            rows[column.name] = FIRST_VALUE_ID + len(
-                self._keep(column, *_read_counts(counts / f"field={number}"), chunks)
-            )
+            if self._counts:
+                kept = self._keep(column, *_read_counts(counts / f"field={number}"), chunks)
+                rows[column.name] = FIRST_VALUE_ID + len(kept)
+            else:
+                rows[column.name] = self._as_before(column).rows
             self.progress.advance(1)
         fields = []
         for column in self.inputs:

@@ -352,3 +352,13 @@ def test_a_log_of_a_team(spark, tmp_path: Path, protocol: str):
     local = prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "local", options)
     found = prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "spark", options, engine="spark")
     assert same(found, local)
+    if protocol == "group":
+        lines = [line.replace(",i", ",j") for line in lines[::2]]
+        (tmp_path / "next.csv").write_text("\n".join(["y,number,item,at,user,price,price_word", *lines]) + "\n")
+        grown = PrepareOptions(extend=str(tmp_path / "local"), protocol="random")
+        two = [
+            prepare(None, [tmp_path / "next.csv"], tmp_path / f"next-{engine}", grown, engine=engine)
+            for engine in ("local", "spark")
+        ]
+        assert same(*two)
+        assert two[0].schema.table_rows > local.schema.table_rows
