@@ -62,6 +62,7 @@ def prepared_options(recipe: Recipe, options: PrepareOptions, protocol: str, sou
         "recipe": kept_recipe(recipe),
         "protocol": protocol,
         **chosen,
+        **({"folders": [source.partitions for source in sources]} if recipe.partitions else {}),
         "raw": [source.identity() for source in sources],
     }
 

@@ -27,8 +27,8 @@ from recnas.data.raw.columns import cells_of
 from recnas.data.raw.encoder import BLOCK_BYTES, RawEncoder, fitted_recipe, vocabulary_file
 from recnas.data.raw.recipe import InputColumn, Recipe
 from recnas.data.raw.sections import Clock
-from recnas.data.raw.serving import TRANSFORMS
-from recnas.data.raw.sources import stream_blocks
+from recnas.data.raw.serving import TRANSFORMS, whole_records
+from recnas.data.raw.sources import text_blocks
 from recnas.data.raw.values import DERIVATIONS
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField
 from recnas.serve.computed_inputs import recompute
@@ -51,7 +51,7 @@ class RawRows:
 
 def real_rows(data: PreparedData) -> RawRows | None:
     """Lines of the first raw file, if it is still as it was and a line alone is a row."""
-    recipe, _ = fitted_recipe(data)
+    recipe, inputs = fitted_recipe(data)
     source = data.manifest["sources"][0]
     path = Path(source["path"])
     try:
@@ -60,11 +60,11 @@ def real_rows(data: PreparedData) -> RawRows | None:
         return None
     if (stat.st_size, stat.st_mtime_ns) != (source["size"], source["modified_ns"]):
         return None
-    if recipe.format != "text" or recipe.joins:
+    if recipe.format != "text" or recipe.beside_lines(inputs):
         return None
     encoder = RawEncoder(data, [path])
-    text = next(stream_blocks(encoder.sources[0], BLOCK_BYTES)).decode("utf-8", "surrogateescape")
-    lines = text.split("\n")[recipe.header :]
+    text = next(text_blocks(encoder.sources[0], BLOCK_BYTES, recipe.line_breaks)).decode("utf-8", "surrogateescape")
+    lines = (whole_records(text.split("\n")) if recipe.line_breaks else text.split("\n"))[recipe.header :]
     block = next(encoder.blocks(), None)
     if block is None or not len(block.line) or block.lines > len(lines):
         return None
@@ -92,7 +92,7 @@ def rebuilt_rows(data: PreparedData) -> tuple[RawRows, RawRows | None]:
     dense, ids = dense[kept], ids[kept]
     recompute(data.schema, inputs, rows, dense, ids)
     objects = RawRows([json.dumps(row, ensure_ascii=False) for row in rows], dense, ids)
-    if recipe.format != "text" or recipe.joins:
+    if recipe.format != "text" or recipe.beside_lines(inputs):
         return objects, None
     fit = [i for i, row in enumerate(rows) if not any(set("\r\n") & set(cell or "") for cell in row.values())]
     columns = data.manifest["columns"]

@@ -83,6 +83,8 @@ def describe_inputs(data: PreparedData) -> dict[str, Any]:
             "header": recipe.header,
             "columns": data.manifest["columns"],
             "label": recipe.label.column,
+            **({"line_breaks": True} if recipe.line_breaks else {}),
+            **({"partitions": list(recipe.partitions)} if recipe.partitions else {}),
             **({"weight": recipe.weight.column} if recipe.weight is not None else {}),  # which no model reads
         },
         "dense": [_dense(column, field) for column, field in zip(dense, data.schema.dense)],

@@ -32,7 +32,7 @@ def leaving_no_empty_folder(out: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if not existed and out.is_dir() and {item.name for item in out.iterdir()} <= {".lock"}:
+        if not existed and out.is_dir() and {item.name for item in out.iterdir()} <= {".lock", ".stdin"}:
             shutil.rmtree(out)
 
 
@@ -57,7 +57,7 @@ def open_work(out: Path, plan: dict[str, Any], block_bytes: int) -> int:
                 f"{out} holds an unfinished preparation with other options: {'; '.join(different)}.",
                 f"Repeat the earlier command, choose another --out, or start over: rm -r {out}",
             )
-    elif out.exists() and any(item.name not in (".lock", ".work") for item in out.iterdir()):
+    elif out.exists() and any(item.name not in (".lock", ".work", ".stdin") for item in out.iterdir()):
         raise DataError(f"{out} exists and is not a prepared data set.", "Choose another --out.")
     else:
         write_json(path, with_check({**plan, "block_bytes": block_bytes}))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sys
 from pathlib import Path
 
 from recnas.data.prepare.first_day import FirstDay
@@ -22,7 +23,7 @@ from recnas.data.prepare.split import check_protocol
 from recnas.data.prepare.stages import Preparation
 from recnas.data.prepared import PreparedData, prepared_options
 from recnas.data.raw.recipe import Recipe, load_recipe
-from recnas.data.raw.sources import Raw, ReadySplit, raw_paths, raw_sources
+from recnas.data.raw.sources import STDIN, Raw, ReadySplit, raw_paths, raw_sources, read_stdin
 from recnas.errors import ConfigError, DataError
 from recnas.progress import Progress, human_bytes
 from recnas.runs.folder import FolderLock
@@ -60,8 +61,10 @@ def prepare(
     check_protocol(protocol, recipe, Path(options.split_index) if options.split_index else None, ready)
     if memory < 256 << 20:
         raise ConfigError(f"--memory must be at least 256MB (got {human_bytes(memory)}).")
-    sources = raw_sources(raw)
     out = Path(out)
+    if raw == [STDIN]:
+        check_folder(out)
+    sources = [read_stdin(out / ".stdin", sys.stdin.buffer)] if raw == [STDIN] else raw_sources(raw)
     check_folder(out)
     plan = prepared_options(recipe, options, protocol, sources)
     if base is not None:
@@ -72,6 +75,7 @@ def prepare(
         finished = PreparedData.find(out)
         if finished is not None:
             finished.check_options(plan)
+            shutil.rmtree(out / ".stdin", ignore_errors=True)
             shutil.rmtree(out / ".work", ignore_errors=True)  # of a kill between the manifest and the end
             return finished
         threads = threads or os.cpu_count() or 1
@@ -83,7 +87,9 @@ def prepare(
         else:
             job = Preparation(*given)
         try:
-            return job.run()
+            data = job.run()
+            shutil.rmtree(out / ".stdin", ignore_errors=True)
+            return data
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 raise DataError(

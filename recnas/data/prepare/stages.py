@@ -38,7 +38,7 @@ from recnas.data.raw.joins import side_tables
 from recnas.data.raw.parquet import parquet_columns
 from recnas.data.raw.recipe import InputColumn, Recipe
 from recnas.data.raw.refusals import all_rejected, bad_line, no_rows, two_kinds_of_no
-from recnas.data.raw.sources import Source
+from recnas.data.raw.sources import Source, check_partitions
 from recnas.data.schema import DenseField, Schema, SparseField
 from recnas.data.synthetic.files import truth_path
 from recnas.errors import ConfigError, DataError
@@ -143,6 +143,7 @@ class Preparation:
 
     def _check_sources(self) -> list[tuple[str, ...]]:
         """The raw columns of every file, in order. Headers may differ in columns that the recipe does not name."""
+        check_partitions(self.recipe.partitions, self.sources)
         if self.recipe.format == "parquet":
             return [parquet_columns(self.sources[0])] * len(self.sources)
         return [resolve_columns(self.recipe, source) for source in self.sources]
@@ -158,7 +159,10 @@ class Preparation:
 
     def _parse(self, columns: list[tuple[str, ...]]) -> State:
         sides = side_tables(self.recipe, self.sources[0].path.parent, self.options.side)
-        writer = ChunkWriter(self.work / "chunks", self.recipe, self.inputs, columns, sides, self.protocol)
+        # Only those the recipe names: others say nothing.
+        names = self.recipe.partitions
+        folders = [{n: v for n, v in source.partitions.items() if n in names} for source in self.sources]
+        writer = ChunkWriter(self.work / "chunks", self.recipe, self.inputs, columns, sides, self.protocol, folders)
         self.progress.phase(
             "parse",
             sum(source.size for source in self.sources) / 1e6 if not self.sources[0].compression else None,

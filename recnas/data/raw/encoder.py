@@ -23,10 +23,10 @@ from recnas.data.raw.joins import side_tables
 from recnas.data.raw.labels import clicks_of
 from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, parquet_columns, rows_of_batch
-from recnas.data.raw.parse import RawRows, parse_rows, rows_of_text
+from recnas.data.raw.parse import RawRows, parse_rows, rows_of_text, with_partitions
 from recnas.data.raw.recipe import InputColumn, Recipe
 from recnas.data.raw.sections import Label
-from recnas.data.raw.sources import Source, check_is_text, find_sources, stream_blocks
+from recnas.data.raw.sources import Source, check_is_text, check_partitions, find_sources, stream_blocks, text_blocks
 from recnas.data.raw.typed import Typed
 from recnas.data.raw.weights import weights_or_nan
 from recnas.errors import DataError
@@ -76,6 +76,7 @@ class RawEncoder:
         self.recipe = recipe.model_copy(update={"time": None, "weight": None, "group": None})
         self._weight = None if recipe.weight is None else recipe.weight.column
         self.sources = find_sources([Path(path) for path in raw])
+        check_partitions([name for name in recipe.partitions if name in self._needed()[1:]], self.sources)
         self.columns = [self._columns(source) for source in self.sources]
         self.sides = side_tables(recipe, self.sources[0].path.parent, side)
         self.dense = data.schema.dense
@@ -106,16 +107,20 @@ class RawEncoder:
                 yield from self._text(source, columns)
 
     def _text(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
-        for number, text in enumerate(stream_blocks(source, BLOCK_BYTES)):
+        for number, text in enumerate(text_blocks(source, BLOCK_BYTES, self.recipe.line_breaks)):
             rows = rows_of_text(text, number == 0, columns, self.recipe, self.inputs, self._read_weight)
             if rows is not None:
-                yield self._encode(columns, rows, len(text))
+                yield self._encode(columns, self._in_folder(source, rows), len(text))
 
     def _parquet(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
         needed = [name for name in (*self._needed(), *self._read_weight) if name in columns]
         needed = list(dict.fromkeys(needed))
         for batch in parquet_batches(source, needed, PARQUET_ROWS):
-            yield self._encode(columns, rows_of_batch(batch), batch.nbytes)
+            yield self._encode(columns, self._in_folder(source, rows_of_batch(batch)), batch.nbytes)
+
+    def _in_folder(self, source: Source, rows: RawRows) -> RawRows:
+        mine = {name: value for name, value in source.partitions.items() if name in self.recipe.partitions}
+        return with_partitions(rows, mine) if mine else rows
 
     def _encode(self, columns: tuple[str, ...], rows: RawRows, size: int) -> EncodedRows:
         rule = self.recipe.label
@@ -157,9 +162,9 @@ class RawEncoder:
         """Raw columns of a file in order. Those that are only needed for training may be absent."""
         _check_format(self.recipe, source)
         if self.recipe.format == "parquet":
-            return _parquet_columns(source, self._needed()[1:])
+            return _parquet_columns(source, [name for name in self._needed()[1:] if name not in self.recipe.partitions])
         check_is_text(source)
-        inputs = set(self._needed()[1:])
+        inputs = set(self._needed()[1:]) - set(self.recipe.partitions)
         lines = _first_lines(self.recipe, source)
         if self.recipe.header:
             cells = lines[0] if lines else []

@@ -7,7 +7,7 @@ numbers with NaN for a missing cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from recnas.data.raw.labels import clicks_of
 from recnas.data.raw.lines import BadLine, LineTable, split_lines
 from recnas.data.raw.recipe import InputColumn, Recipe
 from recnas.data.raw.sections import TimeOrder
-from recnas.data.raw.text_columns import Cells, StringKeys
+from recnas.data.raw.text_columns import PAD, Cells, StringKeys
 from recnas.data.raw.times import DAY, parts_of
 from recnas.data.raw.typed import PARSERS, Typed, cut_suffix, typed_cells, with_words
 from recnas.data.raw.weights import weights_of
@@ -85,8 +85,26 @@ def rows_of_text(
         text = text[text.find(b"\n") + 1 :] if b"\n" in text else b""
     if not text:
         return None
-    table = split_lines(text, recipe.separator, len(columns), recipe.quote, most_bad)
+    table = split_lines(text, recipe.separator, len(columns), recipe.quote, most_bad, recipe.line_breaks)
     return RawRows(table.line, table.lines, *_text_reader(table, columns, recipe, inputs, numbers), table.bad)
+
+
+def with_partitions(rows: RawRows, partitions: Mapping[str, str]) -> RawRows:
+    """Rows that also have the columns in the names of their folder, each with the same cell in every row."""
+
+    def read(name: str, kind: str, column: InputColumn | None) -> Typed:
+        if name not in partitions:
+            return rows.read(name, kind, column)
+        cell = partitions[name].encode()
+        text = np.frombuffer(bytes(PAD) + cell + bytes(PAD), np.uint8)
+        one = typed_cells(Cells(text, np.array([PAD]), np.array([PAD + len(cell)])), kind, column)
+        values, missing, bad = (np.repeat(array, len(rows.line)) for array in (one.values, one.missing, one.bad))
+        return Typed(values, missing, bad, None if one.strings is None else one.strings._replace(keys=values))
+
+    def show(name: str, row: int) -> str:
+        return partitions[name] if name in partitions else rows.show(name, row)
+
+    return rows._replace(read=read, show=show)
 
 
 _TILE_CELLS = 24_576  # cells parsed at a time: their words stay in the second-level cache
@@ -110,10 +128,10 @@ def _text_reader(
     found = [position[name] for name in (recipe.label.column, *weight, *numbers) if name in position]
     if found:  # rows that are only to be predicted need no label
         groups["number", None] = found
-    if recipe.time is not None and recipe.time.column is not None and recipe.time.format == "yymmddhh":
+    if recipe.time is not None and recipe.time.column in position and recipe.time.format == "yymmddhh":
         groups.setdefault(("int", None), []).append(position[recipe.time.column])
     for column in inputs:
-        if column.kind not in ("string", "time"):
+        if column.kind not in ("string", "time") and column.source in position:
             group = groups.setdefault((column.read_kind, column.suffix), [])
             if position[column.source] not in group:
                 group.append(position[column.source])

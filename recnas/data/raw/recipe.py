@@ -52,6 +52,7 @@ class Recipe(Grown):
     format: Literal["text", "parquet"] = "text"
     separator: str = "\t"
     quote: bool = False  # cells may be wrapped in double quotes
+    line_breaks: bool = False  # cells in quotes may hold line breaks
     header: bool = False
     columns: tuple[str, ...] = ()  # in file order; with a header or Parquet it may be left out
     label: Label
@@ -61,6 +62,7 @@ class Recipe(Grown):
     standardise: Standardise = "auto"  # of dense columns whose group does not say
     joins: tuple[Join, ...] = ()
     time: TimeOrder | None = None
+    partitions: tuple[str, ...] = ()  # columns that are no part of the files but of their folders, as dt=2024-03-01
     min_count: int = Field(1, ge=1)
     protocol: str = "random-8-1-1"
     shares: tuple[float, float, float] | None = None  # of train, valid and test, for protocols that take any
@@ -69,7 +71,7 @@ class Recipe(Grown):
     expected_rows: int | None = None
     source: str = ""  # where the raw file comes from, for people
 
-    later = ("weight", "shares", "group", "negatives")
+    later = ("weight", "shares", "group", "negatives", "line_breaks", "partitions")
     _shares = field_validator("shares")(check_shares)
     _expand = field_validator("columns", mode="before")(expand_names)
 
@@ -84,6 +86,8 @@ class Recipe(Grown):
     def _consistent(self) -> Recipe:
         if self.format == "text" and not self.header and not self.columns:
             raise ValueError("columns is required for a text file without a header")
+        if self.line_breaks and not (self.quote and self.format == "text"):
+            raise ValueError("line_breaks are of cells in quotes: set quote: true too, of a text file")
         if self.weight is not None and self.weight.column == self.label.column:
             raise ValueError(f"the label {self.label.column} cannot be the weight too")
         names = [column.name for column in self.input_columns(with_optional=True)]
@@ -101,10 +105,14 @@ class Recipe(Grown):
                 if fault := name_fault(name):
                     raise ValueError(f"the name {name!r} of a {what} {fault}")
         if self.columns:
-            unknown = sorted(set(self.sources(with_optional=True)) - set(self.columns))
+            unknown = sorted(set(self.sources(with_optional=True)) - set(self.columns) - set(self.partitions))
             if unknown:
                 raise ValueError(f"inputs that are not in columns: {', '.join(unknown)}")
         return self
+
+    def beside_lines(self, inputs: list[InputColumn]) -> list[str]:
+        """Inputs that a line of the file does not hold: looked up in a side file, or part of the folder's name."""
+        return [column.name for column in inputs if column.join or column.source in self.partitions]
 
     @property
     def weighs_rows(self) -> bool:

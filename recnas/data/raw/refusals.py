@@ -30,7 +30,7 @@ def bad_line(recipe: Recipe, source: Source, lines_before: int, faults: list[Bad
     """The first of a block's `faults`; the others tell which labels are not understood."""
     fault = faults[0]
     number = lines_before + fault.line + 1 + (1 if recipe.header and recipe.format == "text" else 0)
-    place = f"{'row' if recipe.format == 'parquet' else 'line'} {number:,}"
+    place = f"{'row' if recipe.format == 'parquet' or recipe.line_breaks else 'line'} {number:,}"
     column = f", column {fault.column}" if fault.column else ""
     skip = "leave such rows out (they are listed in rejects.tsv and counted): --on-error skip"
     hint = _hint(recipe, faults)

@@ -53,6 +53,20 @@ def split_line(line: str, separator: str, quote: bool) -> list[str]:
         raise RowError("a quote that does not close on its line") from None
 
 
+def whole_records(lines: list[str]) -> list[str]:
+    """Lines of a file whose cells in quotes may hold line breaks, put together where a quote is still open."""
+    found: list[str] = []
+    is_open = False
+    for line in lines:
+        if is_open:
+            found[-1] += "\n" + line
+        else:
+            found.append(line)
+        if line.count('"') % 2 and (is_open or not line.lstrip().startswith("{")):
+            is_open = not is_open
+    return found
+
+
 class Fitted(NamedTuple):
     """What is made of a number by `edges`, rising numbers found on the training rows (or given); instead of standardising."""
 
@@ -165,7 +179,9 @@ class RowReader:
         self.raw = model["raw"]
         self.inputs = [*model["dense"], *model["sparse"]]
         self.sources = list(dict.fromkeys(column["source"] for column in self.inputs))
-        self.joined = [column["name"] for column in model["sparse"] if column["join"]]
+        folders = self.raw.get("partitions", [])
+        # What a line of the raw file does not hold.
+        self.joined = [c["name"] for c in self.inputs if c.get("join") or c["source"] in folders]
 
     def rows(self, data: bytes) -> list[Inputs]:
         """All rows of `data`, in order; the first one that cannot be read raises a RowError that names it."""
@@ -175,7 +191,10 @@ class RowReader:
             return [self.from_object(whole)]
         if isinstance(whole, list) and whole and all(isinstance(row, dict) for row in whole):
             return [self.from_object(row) for row in whole]
-        lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+        parts = text.removesuffix("\n").split("\n") if text else []
+        if self.raw.get("line_breaks"):
+            parts = whole_records(parts)
+        lines = [line.removesuffix("\r") for line in parts]
         if not lines:
             raise RowError("there is no row on standard input")
         columns: list[str] = self.raw["columns"]
@@ -211,7 +230,7 @@ class RowReader:
             raise RowError(f"the model was trained on Parquet files, so a row must be a JSON object: {example}")
         if self.joined:
             raise RowError(
-                f"{', '.join(self.joined)} were looked up in another file, so a line of the raw file is not enough; "
+                f"{', '.join(self.joined)} were looked up in another file or name its folder, so a line of the raw file is not enough; "
                 f"give a JSON object: {example}"
             )
         cells = split_line(line, self.raw["separator"], self.raw["quote"])

@@ -121,7 +121,7 @@ class SparkPreparation(Preparation):
     def _units(self) -> Iterator[Unit]:
         for file, source in enumerate(self.sources):
             source = replace(source, path=source.path.resolve())
-            if source.compression or self.recipe.format == "parquet":
+            if source.compression or self.recipe.format == "parquet" or self.recipe.line_breaks:
                 yield Unit(file, source, None)
             else:
                 for block in range(-(-source.size // self.block_bytes)):
