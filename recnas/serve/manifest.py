@@ -84,7 +84,7 @@ def describe_inputs(data: PreparedData) -> dict[str, Any]:
             "columns": data.manifest["columns"],
             "label": recipe.label.column,
             **({"line_breaks": True} if recipe.line_breaks else {}),
-            **({"partitions": list(recipe.partitions)} if recipe.partitions else {}),
+            **({"beside": list(recipe.beside)} if recipe.beside else {}),
             **({"weight": recipe.weight.column} if recipe.weight is not None else {}),  # which no model reads
         },
         "dense": [_dense(column, field) for column, field in zip(dense, data.schema.dense)],

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile, write_arrays
-from recnas.data.raw.joins import SideTable
+from recnas.data.raw.joins import Side
 from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, rows_of_batch
 from recnas.data.raw.parse import Chunk, RawRows, parse_rows, rows_of_text, with_partitions
@@ -37,7 +37,7 @@ class ChunkWriter:
         recipe: Recipe,
         inputs: list[InputColumn],
         columns: list[tuple[str, ...]],
-        sides: dict[str, SideTable],
+        sides: dict[str, Side],
         protocol: str = "",
         partitions: Sequence[Mapping[str, str]] = (),  # of every file
     ) -> None:
@@ -152,7 +152,7 @@ def block_jobs(writer: ChunkWriter, file: int, source: Source, block_bytes: int)
     """One callable per block; compressed and Parquet files are read here, in order, parsed in threads."""
     if writer.recipe.format == "parquet":
         named = writer.recipe.sources(tuple(column.source for column in writer.inputs))
-        needed = [name for name in named if name not in writer.recipe.partitions]
+        needed = [name for name in named if name not in writer.recipe.beside]
         for block, batch in enumerate(parquet_batches(source, needed, PARQUET_ROWS)):
             yield _job(writer, file, block, partial(writer.parquet_batch, file, block, batch)), batch.nbytes
     elif source.compression or writer.recipe.line_breaks:

@@ -76,7 +76,8 @@ class RawEncoder:
         self.recipe = recipe.model_copy(update={"time": None, "weight": None, "group": None})
         self._weight = None if recipe.weight is None else recipe.weight.column
         self.sources = find_sources([Path(path) for path in raw])
-        check_partitions([name for name in recipe.partitions if name in self._needed()[1:]], self.sources)
+        used = [column.source for column in self.inputs]
+        check_partitions([name for name in recipe.partitions if name in used], self.sources)
         self.columns = [self._columns(source) for source in self.sources]
         self.sides = side_tables(recipe, self.sources[0].path.parent, side)
         self.dense = data.schema.dense
@@ -156,15 +157,15 @@ class RawEncoder:
 
     def _needed(self) -> list[str]:
         """Raw columns that are read, the label included."""
-        return list(dict.fromkeys([self.recipe.label.column, *(column.source for column in self.inputs)]))
+        return list(dict.fromkeys([self.recipe.label.column, *self.recipe.in_files(self.inputs)]))
 
     def _columns(self, source: Source) -> tuple[str, ...]:
         """Raw columns of a file in order. Those that are only needed for training may be absent."""
         _check_format(self.recipe, source)
         if self.recipe.format == "parquet":
-            return _parquet_columns(source, [name for name in self._needed()[1:] if name not in self.recipe.partitions])
+            return _parquet_columns(source, self.recipe.in_files(self.inputs))
         check_is_text(source)
-        inputs = set(self._needed()[1:]) - set(self.recipe.partitions)
+        inputs = set(self.recipe.in_files(self.inputs))
         lines = _first_lines(self.recipe, source)
         if self.recipe.header:
             cells = lines[0] if lines else []

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recnas.data.raw.dense import transformed
-from recnas.data.raw.joins import SideTable
+from recnas.data.raw.joins import Side, SideCells, SideTable
 from recnas.data.raw.labels import clicks_of
 from recnas.data.raw.lines import BadLine, LineTable, split_lines
 from recnas.data.raw.recipe import InputColumn, Recipe
@@ -107,6 +107,33 @@ def with_partitions(rows: RawRows, partitions: Mapping[str, str]) -> RawRows:
     return rows._replace(read=read, show=show)
 
 
+def _with_joined(rows: RawRows, recipe: Recipe, sides: Mapping[str, Side]) -> RawRows:
+    """Rows that also have the columns that joins add, read by the rules of the raw file's own."""
+    added = {name: join for join in recipe.joins for name in join.add}
+    if not added:
+        return rows
+    keys: dict[str, np.ndarray] = {}
+
+    def cells_of(name: str) -> Cells:
+        join = added[name]
+        if join.key not in keys:
+            key = InputColumn(name=join.key, source=join.key, kind="string")
+            keys[join.key] = rows.read(join.key, "string", key).values
+        side = sides[join.file]
+        assert isinstance(side, SideCells)
+        return side.at(keys[join.key], name)
+
+    def read(name: str, kind: str, column: InputColumn | None) -> Typed:
+        return typed_cells(cells_of(name), kind, column) if name in added else rows.read(name, kind, column)
+
+    def show(name: str, row: int) -> str:
+        if name not in added:
+            return rows.show(name, row)
+        return cells_of(name).bytes_of(row)[:100].decode("utf-8", "replace") + f" of {added[name].file}"
+
+    return rows._replace(read=read, show=show)
+
+
 _TILE_CELLS = 24_576  # cells parsed at a time: their words stay in the second-level cache
 
 
@@ -186,7 +213,7 @@ def parse_rows(
     recipe: Recipe,
     inputs: list[InputColumn],
     rows: RawRows,
-    sides: dict[str, SideTable],
+    sides: Mapping[str, Side],
     most_bad: int | None = None,
 ) -> Chunk:
     """Parse the label and every input of `rows`.
@@ -194,6 +221,7 @@ def parse_rows(
     Args:
         most_bad: how many bad rows are listed, the first one among them; the others are only left out. None lists all.
     """
+    rows = _with_joined(rows, recipe, sides)
     read = rows.read
     reasons: dict[int, tuple[str, str]] = {}  # row -> (column, reason), the first fault of each row
     left_out = np.zeros(len(rows.line), dtype=bool)
@@ -239,7 +267,9 @@ def parse_rows(
             note(_bad_hour(values) & ~missing, column.source, NOT_A_TIME)
             values = _derived(np.where(missing | typed.bad | _bad_hour(values), 0, values), column.derivation)
         if column.join is not None:
-            values, absent = sides[column.join].look_up(values, column.join_column)
+            side = sides[column.join]
+            assert isinstance(side, SideTable)
+            values, absent = side.look_up(values, column.join_column)
             missing = missing | absent
         if column.kind == "bucket":
             chunk.keys[column.name] = np.where(missing | typed.bad, 0.0, values)

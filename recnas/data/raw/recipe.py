@@ -96,6 +96,9 @@ class Recipe(Grown):
         repeated = sorted(name for name, count in Counter(names).items() if count > 1)
         if repeated:
             raise ValueError(f"inputs named twice: {', '.join(repeated)}")
+        twice = sorted(name for name, count in Counter([*self.columns, *self.beside]).items() if count > 1)
+        if twice and (self.partitions or any(join.add for join in self.joins)):
+            raise ValueError(f"columns that come from two places: {', '.join(twice)}")
         for what, given in (
             ("recipe", [self.name]),
             ("column", names),
@@ -105,14 +108,25 @@ class Recipe(Grown):
                 if fault := name_fault(name):
                     raise ValueError(f"the name {name!r} of a {what} {fault}")
         if self.columns:
-            unknown = sorted(set(self.sources(with_optional=True)) - set(self.columns) - set(self.partitions))
+            unknown = sorted(set(self.sources(with_optional=True)) - set(self.columns) - set(self.beside))
             if unknown:
                 raise ValueError(f"inputs that are not in columns: {', '.join(unknown)}")
         return self
 
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Columns that rows have and raw files have not: of side files, and of the names of folders."""
+        return (*self.partitions, *(name for join in self.joins for name in join.add))
+
+    def in_files(self, inputs: list[InputColumn] | None = None) -> list[str]:
+        """Raw columns that must be in the files: those that are read, or those of some inputs; and keys of side files."""
+        names = self.sources() if inputs is None else [column.source for column in inputs]
+        keys = [join.key for join in self.joins if set(join.add) & set(names)]
+        return [name for name in dict.fromkeys([*names, *keys]) if name not in self.beside]
+
     def beside_lines(self, inputs: list[InputColumn]) -> list[str]:
         """Inputs that a line of the file does not hold: looked up in a side file, or part of the folder's name."""
-        return [column.name for column in inputs if column.join or column.source in self.partitions]
+        return [column.name for column in inputs if column.join or column.source in self.beside]
 
     @property
     def weighs_rows(self) -> bool:
@@ -238,6 +252,7 @@ class Recipe(Grown):
         if self.group is not None:
             names.append(self.group)
         names += [column.source for column in self.input_columns(with_optional)]
+        names += [join.key for join in self.joins if set(join.add) & set(names)]
         return list(dict.fromkeys(names))
 
 

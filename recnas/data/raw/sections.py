@@ -183,12 +183,27 @@ class SparseGroup(Grown):
         return self
 
 
-class Join(Settings):
-    """A side file looked up by an integer key, as the user profiles of KDD Cup 2012."""
+class Join(Grown):
+    """A side file looked up by a key: small integers as in KDD Cup 2012 (`columns`), or cells of any kind (`add`)."""
 
     file: str  # found beside the raw file, or named by --side
-    key: str  # column of the main file, and first column of the side file
-    columns: tuple[str, ...]  # categorical integer columns that follow the key in the side file
+    key: str  # column of the main file, and the column of that name (or the first one) in the side file
+    columns: tuple[str, ...] = ()  # categorical integer columns that follow the key in the side file
+    add: tuple[str, ...] = ()  # columns that rows get from the side file; groups name them as they name others
+    header: bool | None = None  # of the side file, with `add`; None: as the recipe's
+    separator: str | None = None
+
+    later = ("add", "header", "separator")
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Join:
+        if bool(self.columns) == bool(self.add):
+            raise ValueError(
+                "give either add (columns of any kind, which groups then name) or columns (small integers behind an integer key)"
+            )
+        if self.columns and (self.header is not None or self.separator is not None):
+            raise ValueError("header and separator go with add")
+        return self
 
 
 class TimeOrder(Grown):

@@ -179,9 +179,9 @@ class RowReader:
         self.raw = model["raw"]
         self.inputs = [*model["dense"], *model["sparse"]]
         self.sources = list(dict.fromkeys(column["source"] for column in self.inputs))
-        folders = self.raw.get("partitions", [])
+        beside = self.raw.get("beside", [])
         # What a line of the raw file does not hold.
-        self.joined = [c["name"] for c in self.inputs if c.get("join") or c["source"] in folders]
+        self.joined = [c["name"] for c in self.inputs if c.get("join") or c["source"] in beside]
 
     def rows(self, data: bytes) -> list[Inputs]:
         """All rows of `data`, in order; the first one that cannot be read raises a RowError that names it."""

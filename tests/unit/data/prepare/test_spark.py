@@ -330,8 +330,9 @@ separator: ","
 header: true
 label: {column: y}
 dense: [{columns: [number], transform: quantile, embed: true, indicator: true}, {columns: [price], transform: bucketise}]
-sparse: [{columns: [item]}, {columns: [price_word], hash: 20, hashes: 2}, {columns: [at], kind: time, derive: {hour: hour, weekday: weekday}}]
+sparse: [{columns: [item, maker]}, {columns: [price_word], hash: 20, hashes: 2}, {columns: [at], kind: time, derive: {hour: hour, weekday: weekday}}]
 time: {column: at, format: epoch-seconds, zone: "+01:00"}
+joins: [{file: items.txt, key: item, separator: "|", header: false, add: [maker]}]
 group: user
 shares: [0.7, 0.2, 0.1]
 negatives: 0.3
@@ -347,6 +348,7 @@ def test_a_log_of_a_team(spark, tmp_path: Path, protocol: str):
         for i in range(600)
     ]
     (tmp_path / "log.csv").write_text("\n".join(["y,number,item,at,user,price,price_word", *lines]) + "\n")
+    (tmp_path / "items.txt").write_text("".join(f"i{n}|m{n % 3}\n" for n in range(15)))
     (tmp_path / "r.yaml").write_text(LOG)
     options = PrepareOptions(protocol=protocol)
     local = prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "local", options)
