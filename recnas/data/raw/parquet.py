@@ -71,7 +71,7 @@ def rows_of_batch(batch: pa.RecordBatch) -> RawRows:
         if pa.types.is_decimal(array.type):  # whose digits a float64 may not hold
             array = array.cast(pa.string())
         if _is_text(array.type):
-            return typed_cells(_cells(array), kind, column)
+            return typed_cells(cells_of_array(array), kind, column)
         missing = np.asarray(array.is_null())
         try:
             if kind == "time":
@@ -108,7 +108,7 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _cells(array: pa.Array) -> Cells:
+def cells_of_array(array: pa.Array) -> Cells:
     """A column of text as cells of one buffer; null is an empty cell."""
     array = pc.fill_null(array.cast(pa.large_binary()), b"")
     array = pa.concat_arrays([array])  # without an offset into a larger one
