@@ -71,16 +71,19 @@ def run(args: argparse.Namespace) -> int:
     if args.start is None and args.arch is None:
         raise ConfigError("an architecture is needed.", "recnas train ARCH --data DIR --out RUN")
     path, overrides = take_data(args.data, given, "recnas train ARCH --data DIR --out RUN")
-    data = PreparedData.open(str(path))
     values: dict = {}
-    warm = None
-    if args.start is not None:
-        model, arch, warm = warm_start(args.start, data)
-        values = model.settings.model_dump(mode="json")
-    else:
-        arch = named_arch(args.arch)
     faults = apply_overrides(values, overrides)
     settings = check_settings(TrainSettings, values, "the training settings", faults, overrides)
+    warm = None
+    if args.start is None:
+        arch = named_arch(args.arch)
+        data = PreparedData.open(str(path))
+    else:
+        data = PreparedData.open(str(path))
+        model, arch, warm = warm_start(args.start, data)
+        values = model.settings.model_dump(mode="json")
+        faults = apply_overrides(values, overrides)
+        settings = check_settings(TrainSettings, values, "the training settings", faults, overrides)
     with join_ranks() as ranks:
         if warm is not None and ranks.several:
             raise ConfigError("--from goes on in one process.", "Leave torchrun out.")
