@@ -54,8 +54,9 @@ def show(summary: dict[str, Any]) -> None:
     from recnas.progress import human_bytes
 
     print(f"{summary['path']}: {summary['recipe']}, {summary['protocol']}, fingerprint {summary['fingerprint'][:16]}")
-    print(f"vocabulary {summary['vocabulary'][:16]}", end="")
-    print(f", which goes back to the data {summary['first_day'][:16]}" if summary["first_day"] else "")
+    if summary["vocabulary"]:
+        before = f", which goes back to the data {summary['first_day'][:16]}" if summary["first_day"] else ""
+        print(f"vocabulary {summary['vocabulary'][:16]}{before}")
     print(
         f"rows in {summary['rows_in']:,}, rejected {summary['rejects']:,}; dense inputs {len(summary['dense'])}, sparse inputs {len(summary['cardinality'])}\n"
     )

@@ -175,7 +175,8 @@ class PreparedData:
     def lineage(self) -> list[dict[str, str]]:
         """Fingerprint and vocabulary of the data sets that this one was prepared like or extends, the first day first, and
         its own at the end."""
-        return [*self.manifest.get("lineage", []), {"fingerprint": self.fingerprint, "vocabulary": self.vocabulary}]
+        own = {"fingerprint": self.fingerprint, "vocabulary": self.vocabulary, "path": str(self.path.resolve())}
+        return [*self.manifest.get("lineage", []), own]
 
     def keeps_ids_of(self, fingerprint: str) -> bool:
         """Whether every id of those data means the same here (there may be new ones)."""
@@ -253,8 +254,8 @@ class PreparedData:
             "recipe": manifest["options"]["recipe"]["name"],
             "protocol": manifest["options"]["protocol"],
             "fingerprint": manifest["fingerprint"],
-            "vocabulary": self.vocabulary,
-            "first_day": self.lineage[0]["fingerprint"] if len(self.lineage) > 1 else None,
+            "vocabulary": manifest.get("vocabulary"),  # which data of earlier versions do not have
+            "first_day": next((day["fingerprint"] for day in manifest.get("lineage", [])), None),
             "rows_in": manifest["rows_in"],
             "rejects": manifest["rejects"],
             "left_out": manifest.get("left_out"),

@@ -14,9 +14,13 @@ from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.prepare import prepare
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError, DataError
+from recnas.files import read_json, write_json
+from recnas.runs.checks import with_check
 from recnas.serve.load import TrainedModel, load_trained
 from recnas.space.nasrec.json import dump_arch
 from recnas.space.registry import get_space
+from recnas.tasks.models import resolve
+from tests.unit.report.small_runs import write_search
 
 RECIPE = """
 name: days
@@ -126,6 +130,20 @@ def test_a_training_goes_on_with_grown_tables(days: Path, tmp_path: Path, capsys
     assert "cannot be taken over" in capsys.readouterr().err
     prepare(None, [days / "day3.csv"], tmp_path / "d3", PrepareOptions(like=str(days / "d1")), threads=1)
     assert run("predict", one, "--raw", days / "day3.csv", "--data", tmp_path / "d3", "--out", tmp_path / "q.csv") == 0
+
+
+def test_a_winner_can_be_compared_on_data_that_keep_its_ids(days: Path, tmp_path: Path):
+    run_folder = write_search(tmp_path / "search", days / "d1")
+    manifest = {key: value for key, value in read_json(run_folder / "manifest.json").items() if key != "check"}
+    manifest["data"]["fingerprint"] = PreparedData.open(days / "d1").fingerprint
+    write_json(run_folder / "manifest.json", with_check(manifest))
+    for folder in ("d1", "d2"):
+        (winner,) = resolve([f"{run_folder}:best"], PreparedData.open(days / folder))
+        assert winner.label.endswith("search:best")
+    (tmp_path / "r.yaml").write_text(RECIPE)
+    prepare(str(tmp_path / "r.yaml"), [days / "day3.csv"], tmp_path / "other", threads=1)
+    with pytest.raises(ConfigError, match="was searched on other data"):
+        resolve([f"{run_folder}:best"], PreparedData.open(tmp_path / "other"))
 
 
 def tables(model: TrainedModel) -> dict[str, np.ndarray]:

@@ -188,7 +188,7 @@ def check_partitions(partitions: Sequence[str], sources: Sequence[Source]) -> No
 
 def _no_files(folder: Path, option: str) -> DataError:
     depth, level = 0, [folder]
-    while level and not any(item.is_file() for item in level):  # down to the first files, as in dt=2024-03-01/
+    while level and not any(item.is_file() for item in level):  # down to the first files
         level = [item for parent in level if parent.is_dir() for item in parent.iterdir()]
         depth += 1
     if not level:
