@@ -27,19 +27,21 @@ name: days
 separator: ","
 header: true
 label: {column: y}
-dense: [{columns: [price], transform: quantile, embed: true, buckets: 4}, {columns: [views], transform: standardise}]
-sparse: [{columns: [user]}, {columns: [item], kind: int, min_count: 2}, {columns: [word], hash: 50}]
+dense: [{columns: [price], transform: quantile, embed: true, buckets: 4}, {columns: [views], transform: standardise, indicator: true}]
+sparse: [{columns: [user]}, {columns: [item], kind: int, min_count: 2}, {columns: [word], hash: 50},
+  {columns: [at], kind: time, format: epoch-seconds, zone: "+02:00", derive: {hour: hour, weekday: weekday}}]
 """
 
 
 def write_day(folder: Path, day: int, rows: int = 900) -> Path:
     """Users and items come and go: each day has some that no day before had."""
     rng = np.random.default_rng(day)
-    lines = ["y,price,views,user,item,word"]
+    lines = ["y,price,views,user,item,word,at"]
     for _ in range(rows):
         user, item = int(rng.integers(10 * day, 40 + 20 * day)), int(rng.integers(5 * day, 30 + 10 * day))
+        at = 1_709_251_200 + 86400 * day + int(rng.integers(86400))
         y = int(rng.random() < (0.7 if user % 3 == 0 else 0.2))
-        lines.append(f"{y},{rng.lognormal(day):.3f},{rng.integers(9)},u{user},{item},w{rng.integers(200)}")
+        lines.append(f"{y},{rng.lognormal(day):.3f},{rng.integers(9) or ''},u{user},{item},w{rng.integers(200)},{at}")
     (folder / f"day{day}.csv").write_text("\n".join(lines) + "\n")
     return folder / f"day{day}.csv"
 
@@ -100,7 +102,7 @@ def run(*args: object) -> int:
 
 
 def test_a_training_goes_on_with_grown_tables(days: Path, tmp_path: Path, capsys):
-    arch = get_space("nasrec-small").sample(np.random.default_rng(1))
+    arch = get_space("nasrec-small", blocks=1, dense_dims=(16,), sparse_dims=(16,)).sample(np.random.default_rng(1))
     (tmp_path / "arch.json").write_text(dump_arch(arch))
     sizes = ["batch_size=64", "embeddings.width=4", "epochs=1", "schedule=constant", "stop.patience=null"]
     one, two = tmp_path / "one", tmp_path / "two"
@@ -117,6 +119,11 @@ def test_a_training_goes_on_with_grown_tables(days: Path, tmp_path: Path, capsys
     weights = dict(before.network.named_parameters())
     for name, parameter in after.network.named_parameters():
         np.testing.assert_allclose(parameter.detach(), weights[name].detach(), atol=1e-5, err_msg=name)
+    # What is exported reads raw rows of every kind of column as `prepare` does, which `export` itself checks.
+    assert run("export", two, "--to", "pt2", "--out", tmp_path / "served") == 0
+    checked = json.loads((tmp_path / "served" / "model.json").read_text())["program"]["check"]["raw"]
+    assert checked["from_file"] > 0
+    assert checked["rebuilt"] > 0
     # The third day is scored with the vocabulary of the second.
     assert run("predict", two, "--raw", days / "day3.csv", "--out", tmp_path / "p.csv") == 0
     capsys.readouterr()
