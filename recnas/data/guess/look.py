@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -114,7 +114,7 @@ class ColumnFacts:
                 self.words.append(word)
 
     @staticmethod
-    def _mostly(cells: Cells, bad_of) -> bool:  # type: ignore[no-untyped-def]
+    def _mostly(cells: Cells, bad_of: Callable[[Cells], np.ndarray]) -> bool:
         """Whether it is worth reading all cells so: one by one, what is not of a kind costs most."""
         part = cells.at((np.arange(min(_TRIED, len(cells.start))),))
         return float(bad_of(part).mean()) < 0.5

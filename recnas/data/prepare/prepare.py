@@ -74,8 +74,8 @@ def prepare(
     with leaving_no_empty_folder(out), FolderLock(out):
         finished = PreparedData.find(out)
         if finished is not None:
-            finished.check_options(plan)
             shutil.rmtree(out / ".stdin", ignore_errors=True)
+            finished.check_options(plan)
             shutil.rmtree(out / ".work", ignore_errors=True)  # of a kill between the manifest and the end
             return finished
         threads = threads or os.cpu_count() or 1

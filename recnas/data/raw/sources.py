@@ -162,6 +162,10 @@ def _inside(folder: Path, option: str) -> list[Path]:
 
 def read_stdin(folder: Path, stream: IO[bytes]) -> Source:
     """Standard input as a file in `folder`: rows are read more than once."""
+    if stream.isatty():
+        raise DataError(
+            "--raw - reads standard input, and nothing is piped in.", "For instance: zcat rows.gz | recnas ..."
+        )
     start = stream.read(4)
     suffix = {b"PAR1": ".parquet", b"\x28\xb5\x2f\xfd": ".zst"}.get(start, ".gz" if start[:2] == b"\x1f\x8b" else "")
     folder.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ import gzip
 import io
 import sys
 import types
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.prepare import prepare
 from recnas.data.raw.encoder import RawEncoder
 from recnas.data.raw.lines import split_lines
+from recnas.data.raw.parse import parse_rows, rows_of_text
+from recnas.data.raw.recipe import Recipe
 from recnas.data.raw.serving import RowError, RowReader, Vocabularies
 from recnas.data.raw.sources import find_sources, record_blocks
 from recnas.errors import ConfigError, DataError
@@ -129,6 +132,45 @@ def test_every_cell_comes_back(rows, size, tmp_path_factory):
         cells = table.cells(slice(0, 3))
         found += [tuple(cells.bytes_of((row, i)).decode() for i in range(3)) for row in range(len(table.line))]
     assert found == rows
+
+
+@settings(max_examples=40)
+@given(rows=st.lists(st.tuples(
+    st.sampled_from(["0", "1", "", "maybe"]),
+    st.one_of(
+        st.datetimes(datetime(1950, 1, 1), datetime(2150, 1, 1)).map(lambda t: t.replace(microsecond=0).isoformat()),
+        st.sampled_from(["", "yesterday", "2024-02-30", "2024-02-29", "24030117"]),
+    ),
+    cell,
+), min_size=1, max_size=10))  # fmt: skip
+def test_every_row_is_read_or_rejected(rows):
+    """Times, and quoted separators and line breaks; which rows are good is told by other means."""
+    recipe = Recipe.model_validate(
+        {
+            "name": "r", "separator": ",", "quote": True, "line_breaks": True, "columns": ["y", "at", "text"], "label": {"column": "y"},
+            "sparse": [{"columns": ["text"]}, {"columns": ["at"], "kind": "time", "derive": {"hour": "hour"}}],
+            "time": {"column": "at", "format": "iso", "zone": "+00:00"},
+        }
+    )  # fmt: skip
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
+    inputs = recipe.input_columns()
+    found = rows_of_text(out.getvalue().encode(), True, recipe.columns, recipe, inputs)
+    assert found is not None
+    chunk = parse_rows(recipe, inputs, found, {})
+    assert chunk.lines == len(rows) == len(chunk.line) + len(chunk.bad)
+    good = []
+    for number, (label, at, _) in enumerate(rows):
+        try:
+            moment = datetime.fromisoformat(at) if "-" in at else None
+        except ValueError:
+            moment = None
+        if label in ("0", "1") and moment is not None:
+            good.append(number)
+            place = len(good) - 1
+            assert int(chunk.time[place]) == (moment - datetime(1970, 1, 1)) // timedelta(seconds=1)
+            assert int(chunk.keys["hour"][place]) == moment.hour
+    assert chunk.line.tolist() == good
 
 
 BREAKS = """
