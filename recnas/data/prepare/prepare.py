@@ -62,16 +62,15 @@ def prepare(
     if memory < 256 << 20:
         raise ConfigError(f"--memory must be at least 256MB (got {human_bytes(memory)}).")
     out = Path(out)
-    if raw == [STDIN]:
-        check_folder(out)
-    sources = [read_stdin(out / ".stdin", sys.stdin.buffer)] if raw == [STDIN] else raw_sources(raw)
+    sources = [] if raw == [STDIN] else raw_sources(raw)
     check_folder(out)
-    plan = prepared_options(recipe, options, protocol, sources)
-    if base is not None:
-        plan |= base.facts()
-    if protocol != "group":
-        recipe = recipe.model_copy(update={"group": None})  # nothing to read then
     with leaving_no_empty_folder(out), FolderLock(out):
+        sources = sources or [read_stdin(out / ".stdin", sys.stdin.buffer)]
+        plan = prepared_options(recipe, options, protocol, sources)
+        if base is not None:
+            plan |= base.facts()
+        if protocol != "group":
+            recipe = recipe.model_copy(update={"group": None})  # nothing to read then
         finished = PreparedData.find(out)
         if finished is not None:
             shutil.rmtree(out / ".stdin", ignore_errors=True)

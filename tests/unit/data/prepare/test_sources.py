@@ -113,6 +113,10 @@ def test_standard_input(log: Path, tmp_path: Path, monkeypatch, packed: bool):
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO()))
     with pytest.raises(DataError, match="Standard input is empty"):
         prepare(str(log / "w.yaml"), ["-"], tmp_path / "e")
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b"no,such,header\n1,2,3\n")))
+    with pytest.raises(DataError, match="the header has no column"):
+        prepare(str(log / "w.yaml"), ["-"], tmp_path / "e")
+    assert not (tmp_path / "e").exists()
 
 
 cell = st.lists(st.sampled_from(["a", "b", ",", '"', "\n", "\r\n", "é", "_", " "]), max_size=5).map("".join)
