@@ -120,7 +120,8 @@ class _Writer:
         first = not self.time and not column.missing
         if first:
             stated = "" if form == "yymmddhh" else f", format: {form}"
-            self.time = f"time: {{column: {name}{stated}{zone}}}  # zone: the clock on which days begin"
+            said = "  # zone: the clock on which days begin" if zone else ""
+            self.time = f"time: {{column: {name}{stated}{zone}}}{said}"
         kind = "int" if form == "yymmddhh" else f"time, format: {form}{zone}"
         before = "yymmddhh-" if form == "yymmddhh" else ""
         parts = {part: json.dumps(f"{column.name}_{part}", ensure_ascii=False) for part in ("hour", "weekday")}
