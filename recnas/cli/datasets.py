@@ -1,8 +1,9 @@
-"""The data sets recnas knows: list them, show one, or copy its recipe to edit.
+"""The data sets recnas knows: list them, show one, copy its recipe to edit; or let a recipe be proposed for a file.
 
 recnas datasets
 recnas datasets show criteo
 recnas datasets cp csv my_recipe.yaml
+recnas datasets guess log.csv.gz -o my_recipe.yaml
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ import argparse
 from pathlib import Path
 
 from recnas.cli.options import add_json, print_json, table
+from recnas.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=["list", "show", "cp"], default="list")
-    parser.add_argument("name", nargs="?", help="a data set")
+    parser.add_argument("action", nargs="?", choices=["list", "show", "cp", "guess"], default="list")
+    parser.add_argument("name", nargs="?", help="a data set; with guess: a raw file or folder")
     parser.add_argument("target", nargs="?", help="with cp: the file to write")
+    parser.add_argument(
+        "-o", dest="written", metavar="FILE", help="with guess: the recipe to write (default: print it)"
+    )
+    parser.add_argument("--label", metavar="COLUMN", help="with guess: the column that says what a click is")
     add_json(parser)
 
 
@@ -24,6 +30,10 @@ def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import copy_file, missing_name
     from recnas.data.raw.recipe import load_recipe, shipped_recipes
 
+    if args.action == "guess":
+        return guess(args)
+    if args.written is not None or args.label is not None:
+        raise ConfigError("-o and --label go with guess.", "recnas datasets guess FILE -o my_recipe.yaml")
     shipped = shipped_recipes()
     if args.action == "list":
         recipes = {name: load_recipe(name) for name in shipped}
@@ -54,4 +64,25 @@ def run(args: argparse.Namespace) -> int:
     readme = shipped[args.name].with_name("README.md")
     print(readme.read_text() if readme.exists() else recipe.title)
     print(f"--- {Path(*shipped[args.name].parts[-2:])} ---\n{shipped[args.name].read_text()}", end="")
+    return 0
+
+
+def guess(args: argparse.Namespace) -> int:
+    from recnas.cli.shipped import write_new
+    from recnas.data.guess.recipe import guess_recipe
+
+    if args.name is None:
+        raise ConfigError("Which file?", "recnas datasets guess FILE -o my_recipe.yaml")
+    if args.target is not None:
+        raise ConfigError(
+            f"Where {args.target} goes is not clear.", f"recnas datasets guess {args.name} -o {args.target}"
+        )
+    text = guess_recipe(Path(args.name), args.label)
+    if args.json:
+        print_json({"recipe": text})
+    elif args.written is None:
+        print(text, end="")
+    else:
+        write_new(text, args.written, "recnas datasets guess FILE -o my_recipe.yaml")
+        print(f"Read it, edit it, then: recnas prepare {args.written} --raw {args.name} --out data/mine")
     return 0

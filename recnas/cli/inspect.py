@@ -54,9 +54,17 @@ def show(summary: dict[str, Any]) -> None:
     from recnas.progress import human_bytes
 
     print(f"{summary['path']}: {summary['recipe']}, {summary['protocol']}, fingerprint {summary['fingerprint'][:16]}")
+    if summary["vocabulary"]:
+        before = f", which goes back to the data {summary['first_day'][:16]}" if summary["first_day"] else ""
+        print(f"vocabulary {summary['vocabulary'][:16]}{before}")
     print(
         f"rows in {summary['rows_in']:,}, rejected {summary['rejects']:,}; dense inputs {len(summary['dense'])}, sparse inputs {len(summary['cardinality'])}\n"
     )
+    if summary["left_out"] is not None:
+        print(
+            f"{summary['left_out']:,} training rows without a click were left out (negatives); those that were kept have the "
+            "weight of all\n"
+        )
     rates = summary["click_rate"]
     rows = [[s, f"{n:,}", "-" if rates[s] is None else f"{rates[s]:.5f}"] for s, n in summary["rows"].items()]
     header = ["split", "rows", "click rate"]

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         required=True,
         metavar="FILE",
-        help="raw files or folders; .gz and .zst are read as they are",
+        help="raw files, folders or patterns; .gz and .zst are read as they are; - is standard input",
     )
     parser.add_argument("--out", metavar="FILE", help="predictions, .parquet or .csv (default: print the figures only)")
     parser.add_argument(

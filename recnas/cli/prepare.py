@@ -2,6 +2,7 @@
 
   recnas prepare criteo --raw train.txt --out data/criteo
   recnas prepare my_recipe.yaml --raw logs/ --out data/mine --min-count 5 --cap 500000
+  recnas prepare --extend data/monday --raw tuesday.csv --out data/tuesday
   recnas prepare frappe_x1 --train train.csv --valid valid.csv --test test.csv --out data/frappe
 
 Vocabulary and statistics come from the training rows only. Id 0 is unknown or rare, id 1 is missing.
@@ -21,17 +22,25 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", help="name of a shipped recipe (recnas datasets) or path of a recipe file")
+    parser.add_argument("recipe", nargs="?", help="name of a shipped recipe (recnas datasets) or path of a recipe file")
     parser.add_argument(
         "--raw",
         nargs="+",
         metavar="FILE",
-        help="raw files or folders; .gz and .zst are read as they are",
+        help="raw files, folders or patterns; .gz and .zst are read as they are; - is standard input",
     )
     for split, what in (("train", "training"), ("valid", "validation"), ("test", "test")):
         parser.add_argument(
             f"--{split}", nargs="+", metavar="FILE", help=f"instead of --raw: {what} rows of a ready split"
         )
+    parser.add_argument(
+        "--like",
+        metavar="DIR",
+        help="instead of a recipe: encode with the vocabulary and the statistics of these prepared data",
+    )
+    parser.add_argument(
+        "--extend", metavar="DIR", help="the same, and values that are new get ids behind those that there are"
+    )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for the prepared data")
     parser.add_argument(
         "--min-count",
@@ -45,7 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--protocol",
         metavar="P",
-        help="random-8-1-1, autoctr-8-1-1, time-last-day, index or files (default: the recipe's; files with --train)",
+        help="random-8-1-1, autoctr-8-1-1, random, group, time-last-day, time-ratio, index or files (default: the recipe's; "
+        "files with --train)",
+    )
+    parser.add_argument(
+        "--shares",
+        type=shares,
+        metavar="A,B,C",
+        help="of train, validation and test, with the protocols random, group and time-ratio, as 0.7,0.2,0.1",
     )
     parser.add_argument(
         "--split-index",
@@ -102,6 +118,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
+def shares(text: str) -> tuple[float, float, float]:
+    try:
+        train, valid, test = map(float, text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be three numbers, as 0.7,0.2,0.1 (got {text!r})") from None
+    return train, valid, test
+
+
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.inspect import show
     from recnas.data.prepare.options import PrepareOptions
@@ -120,6 +144,9 @@ def run(args: argparse.Namespace) -> int:
         split_index=args.split_index,
         side=tuple(args.side),
         parquet=not args.no_parquet,
+        shares=args.shares,
+        like=args.like,
+        extend=args.extend,
     )
     progress = Progress(quiet=args.quiet)
     data = prepare(

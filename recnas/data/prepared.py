@@ -10,8 +10,9 @@ train|valid|test.parquet   the same rows for other tools
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,21 +44,33 @@ _FILES = {
 
 
 def kept_recipe(recipe: Recipe) -> dict[str, Any]:
-    """A recipe without what is only for people; one without weights is as it was before there were any."""
-    unused = set() if recipe.weight is not None else {"weight"}
-    return recipe.model_dump(mode="json", exclude={"title", "source", "expected_rows"} | unused)
+    """A recipe without what is only for people."""
+    return recipe.model_dump(mode="json", exclude={"title", "source", "expected_rows"})
 
 
 def prepared_options(recipe: Recipe, options: PrepareOptions, protocol: str, sources: list[Source]) -> dict[str, Any]:
     """What decides the content of a prepared folder; two folders with equal options are equal."""
-    chosen = {name: value for name, value in asdict(options).items() if name not in ("side", "protocol")}
+    chosen = {
+        name: value
+        for name, value in asdict(options).items()
+        if name not in ("side", "protocol", "shares", "like", "extend")
+    }
+    if options.takes_shares(protocol):
+        chosen["shares"] = list(options.shares_of(recipe))
     chosen["with_columns"] = list(options.with_columns)
     return {
         "recipe": kept_recipe(recipe),
         "protocol": protocol,
         **chosen,
+        **({"folders": [source.partitions for source in sources]} if recipe.partitions else {}),
         "raw": [source.identity() for source in sources],
     }
+
+
+def vocabulary_id(schema: Schema, digests: Mapping[str, str]) -> str:
+    """Of what a model's inputs mean: the schema, and a checksum of the values behind each column's ids."""
+    content = {"schema": schema.to_dict(), "values": dict(digests)}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) -> np.ndarray:
@@ -151,6 +164,36 @@ class PreparedData:
         return self.manifest["fingerprint"]
 
     @property
+    def vocabulary(self) -> str:
+        """Stands for the values behind every id and the statistics of dense columns: data sets with the same one can be
+        given to the same model."""
+        if "vocabulary" in self.manifest:
+            return self.manifest["vocabulary"]
+        from recnas.data.prepare.vocab_files import vocabulary_digest  # of a version that did not write it down
+
+        files = {field.name: self.path / "vocab" / f"{field.name}.parquet" for field in self.schema.sparse}
+        return vocabulary_id(self.schema, {name: vocabulary_digest(file) for name, file in files.items()})
+
+    @property
+    def lineage(self) -> list[dict[str, str]]:
+        """Fingerprint and vocabulary of the data sets that this one was prepared like or extends, the first day first, and
+        its own at the end."""
+        own = {"fingerprint": self.fingerprint, "vocabulary": self.vocabulary, "path": str(self.path.resolve())}
+        return [*self.manifest.get("lineage", []), own]
+
+    def keeps_ids_of(self, fingerprint: str) -> bool:
+        """Whether every id of those data means the same here (there may be new ones)."""
+        return any(day["fingerprint"] == fingerprint for day in self.lineage)
+
+    def keeps_vocabulary(self, vocabulary: str) -> bool:
+        return any(day["vocabulary"] == vocabulary for day in self.lineage)
+
+    def same_vocabulary_as(self, fingerprint: str) -> bool:
+        """Whether a model of those data can read these."""
+        days = {day["fingerprint"]: day["vocabulary"] for day in self.lineage}
+        return days.get(fingerprint) == self.vocabulary
+
+    @property
     def warnings(self) -> list[DataWarning]:
         """What was noticed about the data when they were prepared."""
         return [DataWarning(**warning) for warning in self.manifest["warnings"]]
@@ -214,8 +257,11 @@ class PreparedData:
             "recipe": manifest["options"]["recipe"]["name"],
             "protocol": manifest["options"]["protocol"],
             "fingerprint": manifest["fingerprint"],
+            "vocabulary": manifest.get("vocabulary"),  # which data of earlier versions do not have
+            "first_day": next((day["fingerprint"] for day in manifest.get("lineage", [])), None),
             "rows_in": manifest["rows_in"],
             "rejects": manifest["rejects"],
+            "left_out": manifest.get("left_out"),
             "rows": manifest["rows"],
             "click_rate": manifest["click_rate"],
             "weight": manifest.get("weight"),

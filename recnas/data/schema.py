@@ -34,6 +34,7 @@ class DenseField:
     std: float = 1.0
     standardised: bool = False
     fill: float = 0.0
+    edges: tuple[float, ...] = ()  # of transforms that are fitted: rising, quantiles of the training rows or as given
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class SparseField:
 
     name: str
     rows: int
+    edges: tuple[float, ...] = ()  # of a number that is embedded by its bucket
 
 
 @dataclass(frozen=True)
@@ -76,14 +78,20 @@ class Schema:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Without `edges` where there are none, as schemas were before there were any."""
+        whole = asdict(self)
+        for field in (*whole["dense"], *whole["sparse"]):
+            edges = field.pop("edges")
+            if edges:
+                field["edges"] = list(edges)
+        return whole
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Schema:
         """Raises: ValueError, KeyError or TypeError if it is not what `to_dict` gives."""
         schema = cls(
-            dense=tuple(DenseField(**field) for field in data["dense"]),
-            sparse=tuple(SparseField(**field) for field in data["sparse"]),
+            dense=tuple(DenseField(**_with_edges(field)) for field in data["dense"]),
+            sparse=tuple(SparseField(**_with_edges(field)) for field in data["sparse"]),
         )
         schema._check()
         return schema
@@ -100,5 +108,17 @@ class Schema:
             if type(sparse.rows) is not int or not 0 < sparse.rows < MOST_ROWS:
                 raise ValueError(f"{sparse.name}: {sparse.rows!r} is no number of rows")
 
+        for name, edges in [(field.name, field.edges) for field in self.dense] + [
+            (f.name, f.edges) for f in self.sparse
+        ]:
+            if any(type(edge) not in (int, float) or not math.isfinite(edge) for edge in edges) or list(
+                edges
+            ) != sorted(edges):
+                raise ValueError(f"{name}: its edges do not rise")
+
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=1)
+
+
+def _with_edges(field: dict[str, Any]) -> dict[str, Any]:
+    return {**field, "edges": tuple(field.get("edges", ()))}

@@ -143,22 +143,30 @@ def prepare_command(run: Run, recipe_file: str) -> str | None:
     if path is None:
         return None
     try:
-        options: dict[str, Any] = PreparedData.open(path).manifest["options"]
+        manifest: dict[str, Any] = PreparedData.open(path).manifest
+        options: dict[str, Any] = manifest["options"]
         raw: dict[str, list[str]] = {}
         for source in options.get("raw", []):
             name = str(source.get("name") or source.get("path") or "FILE")
             raw.setdefault(f"--{source.get('split', 'raw')}", []).append(name)
     except (RecnasError, KeyError, OSError, AttributeError):
         return None
+    kept = next((f"--{how}" for how in ("like", "extend") if how in options), None)
+    if kept is not None:  # the recipe is that of the data before
+        start = [kept, str(manifest["lineage"][-1].get("path", "DIR"))]
+    else:
+        start = [recipe_file if own_recipe(run) else options["recipe"]["name"]]
     words = [
         "recnas",
         "prepare",
-        recipe_file if own_recipe(run) else options["recipe"]["name"],
+        *start,
         *(word for flag, files in (raw or {"--raw": ["FILE"]}).items() for word in (flag, *files)),
         "--out",
         path,
     ]
     words += ["--protocol", str(options.get("protocol")), "--seed", str(options.get("seed"))]
+    if "shares" in options:
+        words += ["--shares", ",".join(map(str, options["shares"]))]
     for name, flag in (
         ("min_count", "--min-count"),
         ("cap", "--cap"),
@@ -171,6 +179,6 @@ def prepare_command(run: Run, recipe_file: str) -> str | None:
         words += ["--vocab-scope", str(options["vocab_scope"])]
     if options.get("on_error", "stop") != "stop":
         words += ["--on-error", str(options["on_error"])]
-    if options.get("with_columns"):
+    if options.get("with_columns") and kept is None:
         words += ["--with", *options["with_columns"]]
     return shlex.join(words)

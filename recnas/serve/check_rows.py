@@ -12,6 +12,7 @@ import io
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,17 @@ from recnas.data.prepared import PreparedData
 from recnas.data.raw.columns import cells_of
 from recnas.data.raw.encoder import BLOCK_BYTES, RawEncoder, fitted_recipe, vocabulary_file
 from recnas.data.raw.recipe import InputColumn, Recipe
-from recnas.data.raw.serving import DERIVATIONS, TRANSFORMS
-from recnas.data.raw.sources import stream_blocks
+from recnas.data.raw.sections import Clock
+from recnas.data.raw.serving import TRANSFORMS, whole_records
+from recnas.data.raw.sources import text_blocks
+from recnas.data.raw.values import DERIVATIONS
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField
+from recnas.serve.computed_inputs import recompute
 
 ROWS = 64  # of each kind
 _LOOKED_AT = 20_000  # rows of a split, or of the raw file's first block, to choose from
 _TRIED = (*range(32), *range(4_000_000_000, 4_000_000_032))  # to make up a value that no vocabulary has
+_DAYS = 366 * 3  # in which every day of the month has been every weekday
 _TIMES = [f"0001{day:02d}{hour:02d}" for day, hour in product(range(3, 10), range(24))]  # a week from a Monday
 
 
@@ -46,7 +51,7 @@ class RawRows:
 
 def real_rows(data: PreparedData) -> RawRows | None:
     """Lines of the first raw file, if it is still as it was and a line alone is a row."""
-    recipe, _ = fitted_recipe(data)
+    recipe, inputs = fitted_recipe(data)
     source = data.manifest["sources"][0]
     path = Path(source["path"])
     try:
@@ -55,11 +60,11 @@ def real_rows(data: PreparedData) -> RawRows | None:
         return None
     if (stat.st_size, stat.st_mtime_ns) != (source["size"], source["modified_ns"]):
         return None
-    if recipe.format != "text" or recipe.joins:
+    if recipe.format != "text" or recipe.beside_lines(inputs):
         return None
     encoder = RawEncoder(data, [path])
-    text = next(stream_blocks(encoder.sources[0], BLOCK_BYTES)).decode("utf-8", "surrogateescape")
-    lines = text.split("\n")[recipe.header :]
+    text = next(text_blocks(encoder.sources[0], BLOCK_BYTES, recipe.line_breaks)).decode("utf-8", "surrogateescape")
+    lines = (whole_records(text.split("\n")) if recipe.line_breaks else text.split("\n"))[recipe.header :]
     block = next(encoder.blocks(), None)
     if block is None or not len(block.line) or block.lines > len(lines):
         return None
@@ -84,15 +89,16 @@ def rebuilt_rows(data: PreparedData) -> tuple[RawRows, RawRows | None]:
         if cells is not None:
             rows.append(cells)
             kept.append(number)
-    objects = RawRows([json.dumps(row, ensure_ascii=False) for row in rows], dense[kept], ids[kept])
-    if recipe.format != "text" or recipe.joins:
+    dense, ids = dense[kept], ids[kept]
+    recompute(data.schema, inputs, rows, dense, ids)
+    objects = RawRows([json.dumps(row, ensure_ascii=False) for row in rows], dense, ids)
+    if recipe.format != "text" or recipe.beside_lines(inputs):
         return objects, None
     fit = [i for i, row in enumerate(rows) if not any(set("\r\n") & set(cell or "") for cell in row.values())]
     columns = data.manifest["columns"]
     # Every second one without its label and weight, as a server has it.
     lines = [_line(recipe, columns, rows[i], labelled=i % 2 == 0) for i in fit]
-    places = [kept[i] for i in fit]
-    return objects, RawRows(lines, dense[places], ids[places])
+    return objects, RawRows(lines, dense[fit], ids[fit])
 
 
 def header_line(data: PreparedData) -> str:
@@ -126,6 +132,8 @@ def _texts(data: PreparedData, sparse: list[InputColumn], ids: np.ndarray) -> Te
     """Texts of the ids that occur. A column's vocabulary is read once."""
     found: Texts = {}
     for place, column in enumerate(sparse):
+        if not column.has_vocabulary:
+            continue
         values = pq.read_table(vocabulary_file(data, column.name), columns=["value"]).column("value")
         wanted = sorted({int(i) for i in ids[:, place]} - {UNKNOWN_ID, MISSING_ID})
         texts: dict[int, str | None] = {i: values[i - FIRST_VALUE_ID].as_py() for i in wanted}
@@ -149,36 +157,57 @@ def _cells(
 ) -> dict[str, str | None] | None:
     """Raw cells of an encoded row, or None if no raw row gives it any more."""
     row: dict[str, str | None] = {}
-    times: dict[str, dict[str, str | None]] = {}  # source -> derivation -> what it must give
+    times: dict[tuple[str, Clock | None], dict[str, str | None]] = {}  # source -> derivation -> what it must give
     numbers = dict(zip((field.name for field in data.schema.dense), zip(data.schema.dense, dense.tolist())))
     sparse = [column for column in inputs if not column.is_dense]
     for column in inputs:
-        if column.is_dense:
+        if column.is_dense and column.transform != "indicator":
             row[column.source] = _number(*numbers[column.name])
     for column, i in zip(sparse, ids.tolist()):
+        if column.kind == "bucket":
+            continue
+        if column.hash is not None:  # what a value was cannot be told from its hash
+            row[column.source] = None if i == MISSING_ID else _made_up(column, i) + (column.suffix or "")
+            continue
         if i not in texts[column.name]:
             return None
         text = texts[column.name][i]
         if column.derivation is not None:
-            times.setdefault(column.source, {})[column.derivation] = text
+            times.setdefault((column.source, column.clock), {})[column.derivation] = text
         else:
             suffix = column.suffix or ""
             row[column.name if column.join else column.source] = None if text is None else text + suffix
-    for source, wanted in times.items():
+    for (source, clock), wanted in times.items():
         if all(text is None for text in wanted.values()):
             row[source] = None
             continue
-        fits = (time for time in _TIMES if all(DERIVATIONS[how](time) == text for how, text in wanted.items()))
-        row[source] = next(fits, None)
+        row[source] = _time_of(clock, wanted)
         if row[source] is None:
             return None
     return row
+
+
+def _time_of(clock: Clock | None, wanted: dict[str, str | None]) -> str | None:
+    """A cell that gives every derived value, or None if there is none."""
+    if clock is None:
+        fits = (time for time in _TIMES if all(DERIVATIONS[how](time) == text for how, text in wanted.items()))
+        return next(fits, None)
+    hour = int(wanted.get("hour") or 0)
+    for day in range(_DAYS) if hour < 24 else ():
+        seconds = day * 86_400 + hour * 3600 + 1_700_006_400  # from a midnight on
+        if all(DERIVATIONS[how](str(seconds)) == text for how, text in wanted.items()):
+            if clock.format == "iso":
+                return (datetime(1970, 1, 1) + timedelta(seconds=seconds)).isoformat()
+            return str((seconds - clock.offset) * (1000 if clock.format == "epoch-milliseconds" else 1))
+    return None
 
 
 def _number(field: DenseField, value: float) -> str | None:
     """A raw number that becomes `value`, or None for a missing cell."""
     if value == np.float32(field.fill):
         return None
+    if fitted := TRANSFORMS[field.transform].fitted:
+        return repr(fitted.undo(value, list(field.edges)))
     if field.standardised:
         value = value * (field.std or 1.0) + field.mean
     return repr(TRANSFORMS[field.transform].undo(value))

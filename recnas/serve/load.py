@@ -15,7 +15,7 @@ which `TrainedModel.data` opens and checks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ class TrainedModel:
     fingerprint: str
     data_path: Path
     metrics: dict[str, Any]
+    made_from: dict[str, Any] = field(default_factory=dict)  # what its checkpoint says of itself
 
     @torch.no_grad()
     def logits(self, dense: Tensor, ids: Tensor) -> Tensor:
@@ -69,10 +70,17 @@ class TrainedModel:
 
     def data(self, path: Path | str | None = None) -> PreparedData:
         """The data it was trained on, from where they were or from `path`; others are refused."""
-        return trained_data(path or self.data_path, self.fingerprint, moved=path is not None)
+        return trained_data(path or self.data_path, self.fingerprint, path is not None, self.data_path)
 
 
-def trained_data(path: Path | str, fingerprint: str, moved: bool = False) -> PreparedData:
+def trained_data(
+    path: Path | str, fingerprint: str, moved: bool = False, trained_on: Path | None = None
+) -> PreparedData:
+    """Those data, or others with the same vocabulary.
+
+    Args:
+        moved: `path` is not where they were. trained_on: where they were, if that is known.
+    """
     path = Path(path)
     if not moved and not path.exists():
         raise DataError(
@@ -81,13 +89,22 @@ def trained_data(path: Path | str, fingerprint: str, moved: bool = False) -> Pre
             "Put the folder back, or say where it is now: --data DIR",
         )
     data = PreparedData.open(path)
-    if data.fingerprint != fingerprint:
+    if not data.same_vocabulary_as(fingerprint) and not _like_each_other(data, fingerprint, trained_on):
         raise DataError(
             f"{path} holds other data than the model was trained on (fingerprint {data.fingerprint[:16]}, "
             f"not {fingerprint[:16]}), so its ids mean other values.",
             "Give the folder the model was trained on: --data DIR. Compare with: recnas inspect DIR",
         )
     return data
+
+
+def _like_each_other(data: PreparedData, fingerprint: str, trained_on: Path | None) -> bool:
+    """Whether two data sets that do not know each other have one vocabulary; the other may be gone."""
+    try:
+        other = None if trained_on is None else PreparedData.find(trained_on)
+    except DataError:
+        return False
+    return other is not None and (other.fingerprint, other.vocabulary) == (fingerprint, data.vocabulary)
 
 
 def load_trained(
@@ -114,7 +131,8 @@ def load_trained(
         return known or trained_data(data_path, fingerprint, moved=data is not None).schema
 
     part = find_training(run, names, schema)
-    saved = whole_checkpoint(part.folder, {"data": fingerprint, **part.made_from})
+    made_from = {"data": fingerprint, **part.made_from}
+    saved = whole_checkpoint(part.folder, made_from)
     network = part.network.to(device).eval()
     layout = getattr(network, "field_columns", None)
     fill_network(network, saved.tensors, part.folder)
@@ -130,6 +148,7 @@ def load_trained(
         fingerprint=fingerprint,
         data_path=Path(data_path),
         metrics={split: found for split in ("valid", "test") if (found := getattr(part.line, split))},
+        made_from=made_from,
     )
 
 

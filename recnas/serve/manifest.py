@@ -2,7 +2,7 @@
 
 model.json          how raw columns become inputs, and where the model comes from
 vocab/COLUMN.json   the values of a sparse column as a list of texts: value number i has the id i + 2
-rows.py             how a raw row becomes inputs by these files: a copy of `recnas/data/raw/serving.py`
+rows.py, values.py  how a raw row becomes inputs by these files: copies of `serving.py` and `values.py` of `recnas/data/raw`
 score_row.py        a program that scores raw rows: a copy of `recnas.serve.score_row`
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from recnas.data.prepared import PreparedData
-from recnas.data.raw import serving
+from recnas.data.raw import serving, values
 from recnas.data.raw.encoder import fitted_recipe, vocabulary_file
 from recnas.data.raw.recipe import InputColumn
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField, SparseField
@@ -27,11 +27,11 @@ FORMAT = "recnas-export/1"
 _README = """# A trained click model, exported by recnas
 
 Score raw rows: `python score_row.py < rows`. It needs torch for `model.pt2`, onnxruntime for `model.onnx`, and not recnas.
-`model.json` says how a raw column becomes an input, `rows.py` does it, `vocab/` has the values of each column in id order.
+`model.json` says how a raw column becomes an input, `rows.py` and `values.py` do it, `vocab/` has the values of each column in id order.
 
 **Loading `model.pt2` can run code that whoever made it put there**, as with every file of `torch.export`. Load it only if you
 know where it comes from. `model.onnx` is data: take ONNX (`recnas export --to onnx`) between teams that do not know each
-other. `score_row.py` and `rows.py` are programs; read them before you run those of a stranger.
+other. `score_row.py`, `rows.py` and `values.py` are programs; read them before you run those of a stranger.
 
 `model.json` has the SHA-256 of every file here, and `score_row.py` compares them before it loads anything: that finds damage
 and mistakes, not a forger, who would change the checksums too. `recnas verify DIR --key PUBLIC_KEY` finds one, if
@@ -83,6 +83,8 @@ def describe_inputs(data: PreparedData) -> dict[str, Any]:
             "header": recipe.header,
             "columns": data.manifest["columns"],
             "label": recipe.label.column,
+            **({"line_breaks": True} if recipe.line_breaks else {}),
+            **({"beside": list(recipe.beside)} if recipe.beside else {}),
             **({"weight": recipe.weight.column} if recipe.weight is not None else {}),  # which no model reads
         },
         "dense": [_dense(column, field) for column, field in zip(dense, data.schema.dense)],
@@ -100,6 +102,7 @@ def _dense(column: InputColumn, field: DenseField) -> dict[str, Any]:
         "missing": list(column.missing),
         # Of the training rows after the transform; applied: the model is given (x - mean) / std.
         "statistics": {"mean": field.mean, "std": field.std, "applied": field.standardised},
+        **({"edges": list(field.edges)} if column.has_edges else {}),
     }
 
 
@@ -113,9 +116,17 @@ def _sparse(column: InputColumn, field: SparseField) -> dict[str, Any]:
         "suffix": column.suffix,
         "missing": list(column.missing),
         "derive": column.derivation,
-        "vocabulary": f"vocab/{column.name}.json",
+        **({} if column.clock is None else {"time": column.clock.model_dump()}),
+        # Hashes and buckets need none.
+        "vocabulary": f"vocab/{column.name}.json" if column.has_vocabulary else None,
+        **({"edges": list(field.edges)} if column.has_edges else {}),
+        **({} if column.hash is None else {"hash": _hash(column)}),
         "ids": field.rows,
     }
+
+
+def _hash(column: InputColumn) -> dict[str, Any]:
+    return {"rows": column.hash, "seed": column.hash_seed, "number": column.hash_number}
 
 
 def _fold(model: TrainedModel) -> dict[str, Any]:
@@ -137,8 +148,14 @@ def write_description(folder: Path, about: dict[str, Any]) -> None:
 
 
 def write_programs(folder: Path) -> None:
-    """The two programs, as they are: nothing of a recipe is ever put into code."""
-    for source, name in ((Path(serving.__file__), "rows.py"), (_SCORE_ROW, "score_row.py")):
+    """The programs, as they are: nothing of a recipe is ever put into code."""
+    rows = (
+        Path(serving.__file__)
+        .read_text(encoding="utf-8")
+        .replace(f"from {values.__name__} import", "from values import")
+    )
+    (folder / "rows.py").write_text(rows, encoding="utf-8")
+    for source, name in ((Path(values.__file__), "values.py"), (_SCORE_ROW, "score_row.py")):
         (folder / name).write_bytes(source.read_bytes())
     (folder / "README.md").write_text(_README, encoding="utf-8")
 
@@ -146,7 +163,10 @@ def write_programs(folder: Path) -> None:
 def write_vocabularies(data: PreparedData, folder: Path) -> None:
     """A value at a time: a column may have tens of millions."""
     (folder / "vocab").mkdir(parents=True)
-    for column in data.schema.sparse:
+    _, inputs = fitted_recipe(data)
+    for column in inputs:
+        if not column.has_vocabulary:
+            continue
         source = pq.ParquetFile(vocabulary_file(data, column.name))
         with open(folder / "vocab" / f"{column.name}.json", "w", encoding="utf-8") as out:
             separator = "["

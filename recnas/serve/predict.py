@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +28,7 @@ import torch
 
 from recnas.config import nearest
 from recnas.data.raw.encoder import EncodedRows, RawEncoder
+from recnas.data.raw.sources import STDIN, read_stdin
 from recnas.devices import choose_device
 from recnas.errors import ConfigError, DataError
 from recnas.files import make_place, part_of
@@ -60,7 +63,20 @@ def predict(
     if batch is not None and batch < 1:
         raise ConfigError(f"--batch must be at least 1 (got {batch}).")
     target = None if out is None else _target(Path(out), [Path(path) for path in raw])
-    model = load_trained(spec, data, device=choose_device(device, "--device"))
+    chosen = choose_device(device, "--device")
+    if list(raw) == [STDIN]:
+        with tempfile.TemporaryDirectory(prefix="recnas-") as folder:
+            return predict(
+                spec,
+                [read_stdin(Path(folder), sys.stdin.buffer).path],
+                out,
+                data=data,
+                side=side,
+                batch=batch,
+                device=device,
+                progress=progress,
+            )
+    model = load_trained(spec, data, device=chosen)
     rows = RawEncoder(model.data(data), raw, side)
     if target is None and not rows.labelled:
         raise ConfigError(

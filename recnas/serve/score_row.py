@@ -44,7 +44,12 @@ def read_model():
         if model["check"] != hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest():
             raise ValueError("its content does not have its checksum")
         files = model["files"]
-        needed = ["rows.py", model["program"]["file"], *(column["vocabulary"] for column in model["sparse"])]
+        needed = [
+            "rows.py",
+            "values.py",
+            model["program"]["file"],
+            *(column["vocabulary"] for column in model["sparse"] if column["vocabulary"]),
+        ]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise SystemExit(f"score_row.py: model.json is missing, damaged or was changed: {error}") from None
     for name in [*files, *(name for name in needed if name not in files)]:

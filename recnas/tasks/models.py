@@ -136,7 +136,7 @@ def _winner(name: str, path: Path, data: PreparedData) -> Architecture:
     RunDir.open(path).check("search")
     run = read_run(path)
     check_clicks(run)
-    if run.data is not None and run.data.fingerprint != data.fingerprint:
+    if run.data is not None and not data.keeps_ids_of(run.data.fingerprint):
         theirs, seen = run.data.path, run.data.fingerprint[:12]
         raise ConfigError(
             f"{name} was searched on other data ({theirs}, fingerprint {seen}) than "

@@ -52,6 +52,7 @@ from recnas.train.setup import (
     watched,
     written_run,
 )
+from recnas.train.warm import WarmStart
 
 
 def train(
@@ -64,12 +65,13 @@ def train(
     progress: Progress | None = None,
     on: str = "train",
     trained: Mapping[int, Path] | None = None,
+    warm: WarmStart | None = None,
 ) -> TrainResult:
     """Train `arch` with seeds first_seed, first_seed + 1, ...; a run that exists is continued.
 
     `on="train+valid"` adds the validation rows, for a model that is already chosen; they are then not
     evaluated. `trained` are folders of trainings, by seed, that have ended already with these settings: their
-    checkpoints are taken over.
+    checkpoints are taken over. `warm` are weights that the network and the tables start with.
     """
     settings = settings or TrainSettings()
     progress = progress or Progress(quiet=True)
@@ -83,6 +85,7 @@ def train(
         "arch": to_dict(arch),
         "settings": settings.model_dump(mode="json"),
         "on": on,
+        **({} if warm is None else {"from": warm.facts}),
     }
     with written_run(out, "train", data, settings.threads, **facts) as run:
         if ranks.first:
@@ -93,7 +96,7 @@ def train(
             if seed not in done:
                 if ranks.first and trained is not None and seed in trained:
                     _take_over(trained[seed], run.path / f"seed-{seed}")
-                done[seed] = _train_one(arch, data, run, settings, seed, device, progress, on)
+                done[seed] = _train_one(arch, data, run, settings, seed, device, progress, on, warm)
                 if ranks.first:
                     run.ledger.append(done[seed].to_json())
         result = _result(arch, data, settings, [done[seed] for seed in sorted(done)])
@@ -127,11 +130,16 @@ def _train_one(
     device: torch.device,
     progress: Progress,
     on: str,
+    warm: WarmStart | None = None,
 ) -> SeedTraining:
     network = new_subnet(arch, net_shape(data.schema, settings), seed, settings.dropout).to(device)
     embeddings = make_tables(data.schema, settings, seed, device, network)
     loader = make_joined_loader(data, settings, seed, device, on)
-    trainer = new_trainer(FixedNetwork(network), embeddings, loader, settings, device, data=data)
+    trainer = new_trainer(
+        FixedNetwork(network), embeddings, loader, settings, device, data=data if warm is None else None
+    )
+    if warm is not None:
+        warm.fill(network, embeddings)
     if on == "train":
         watch_validation(trainer, network, data)
     started = time.monotonic()

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recnas.config import Settings, apply_overrides, check_settings, load_settings
-from recnas.data.raw.recipe import expand_names, load_recipe
+from recnas.data.raw.recipe import load_recipe
+from recnas.data.raw.sections import expand_names
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError
 from recnas.names import name_fault, shown

@@ -7,7 +7,7 @@ each other, so they are parsed by several threads and a finished one is never pa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile, write_arrays
-from recnas.data.raw.joins import SideTable
+from recnas.data.raw.joins import Side
 from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, rows_of_batch
-from recnas.data.raw.parse import Chunk, parse_rows, rows_of_text
+from recnas.data.raw.parse import Chunk, RawRows, parse_rows, rows_of_text, with_partitions
 from recnas.data.raw.recipe import InputColumn, Recipe
-from recnas.data.raw.sources import Source, block_at, stream_blocks
+from recnas.data.raw.sources import Source, block_at, text_blocks
+from recnas.data.raw.times import DAY
 from recnas.errors import DataError
 
 MOST_LISTED = 20_000  # rejected rows of a chunk; all are counted
@@ -36,9 +37,13 @@ class ChunkWriter:
         recipe: Recipe,
         inputs: list[InputColumn],
         columns: list[tuple[str, ...]],
-        sides: dict[str, SideTable],
+        sides: dict[str, Side],
+        protocol: str = "",
+        partitions: Sequence[Mapping[str, str]] = (),  # of every file
     ) -> None:
+        self.partitions = partitions
         self.folder = folder
+        self.protocol = protocol
         self.recipe = recipe
         self.inputs = inputs
         self.columns = columns
@@ -59,12 +64,15 @@ class ChunkWriter:
         rows = rows_of_text(text, block == 0, self.columns[file], self.recipe, self.inputs, most_bad=MOST_LISTED)
         if rows is None:
             return self._write(file, block, _empty_chunk(self.recipe))
-        return self._write(file, block, parse_rows(self.recipe, self.inputs, rows, self.sides, MOST_LISTED))
+        return self._parse(file, block, rows)
 
     def parquet_batch(self, file: int, block: int, batch: Any) -> ArrayFile:
-        return self._write(
-            file, block, parse_rows(self.recipe, self.inputs, rows_of_batch(batch), self.sides, MOST_LISTED)
-        )
+        return self._parse(file, block, rows_of_batch(batch))
+
+    def _parse(self, file: int, block: int, rows: RawRows) -> ArrayFile:
+        if self.recipe.partitions:
+            rows = with_partitions(rows, self.partitions[file])
+        return self._write(file, block, parse_rows(self.recipe, self.inputs, rows, self.sides, MOST_LISTED))
 
     def _write(self, file: int, block: int, chunk: Chunk) -> ArrayFile:
         arrays: dict[str, np.ndarray] = {"label": chunk.label}
@@ -73,7 +81,13 @@ class ChunkWriter:
         if len(chunk.line) != chunk.lines:
             arrays["line"] = chunk.line.astype(np.uint32)
         if chunk.time is not None:
-            arrays["day"] = chunk.time.astype(np.int32)
+            arrays["day"] = (chunk.time // DAY).astype(np.int32)
+            if self.protocol == "time-ratio":
+                arrays["second"] = chunk.time
+        if chunk.group is not None:
+            arrays["group"] = chunk.group
+            if chunk.grouped is not None:
+                arrays["grouped"] = np.packbits(chunk.grouped)
         for name, values in chunk.dense.items():
             arrays[f"dense:{name}"] = values
         for name, keys in chunk.keys.items():
@@ -137,11 +151,12 @@ Job = tuple[Callable[[], ArrayFile], int]
 def block_jobs(writer: ChunkWriter, file: int, source: Source, block_bytes: int) -> Iterator[Job]:
     """One callable per block; compressed and Parquet files are read here, in order, parsed in threads."""
     if writer.recipe.format == "parquet":
-        needed = writer.recipe.sources(tuple(column.source for column in writer.inputs))
+        named = writer.recipe.sources(tuple(column.source for column in writer.inputs))
+        needed = [name for name in named if name not in writer.recipe.beside]
         for block, batch in enumerate(parquet_batches(source, needed, PARQUET_ROWS)):
             yield _job(writer, file, block, partial(writer.parquet_batch, file, block, batch)), batch.nbytes
-    elif source.compression:
-        for block, text in enumerate(stream_blocks(source, block_bytes)):
+    elif source.compression or writer.recipe.line_breaks:
+        for block, text in enumerate(text_blocks(source, block_bytes, writer.recipe.line_breaks)):
             yield _job(writer, file, block, partial(writer.text_block, file, block, text)), len(text)
     else:
         for block in range(-(-source.size // block_bytes)):

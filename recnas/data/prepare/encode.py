@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile, crc32
-from recnas.data.prepare.split import SPLITS, TRAIN
-from recnas.data.raw.id_table import IdTable
+from recnas.data.prepare.split import LEFT_OUT, SPLITS, TRAIN, rows_per_split
+from recnas.data.raw.id_table import Ids
 from recnas.data.raw.inputs import dense_inputs, id_inputs
 from recnas.data.raw.recipe import Recipe
 from recnas.data.raw.refusals import no_weight
@@ -71,10 +71,13 @@ class SplitFiles:
 class Encoder:
     """Encodes chunks; `tables` maps each sparse column to its ids."""
 
-    def __init__(self, files: SplitFiles, dense: tuple[DenseField, ...], tables: dict[str, IdTable]) -> None:
+    def __init__(
+        self, files: SplitFiles, dense: tuple[DenseField, ...], tables: dict[str, Ids], negatives: float | None = None
+    ) -> None:
         self.files = files
         self.dense = dense
         self.tables = tables
+        self.negatives = negatives  # share of the training rows without a click that were kept
 
     def encode(self, chunk: ArrayFile, split: np.ndarray, offsets: list[int]) -> dict[str, Any]:
         """Write one chunk's rows at `offsets` (first row per split) and return its journal entry.
@@ -91,10 +94,10 @@ class Encoder:
             missing=lambda name: read_missing(chunk, name, n),
         )
         order = np.argsort(split, kind="stable")
-        counts: list[int] = np.bincount(split, minlength=len(SPLITS)).tolist()
+        counts: list[int] = rows_per_split(split).tolist()
         arrays: dict[str, np.ndarray] = {"dense": dense[order], "ids": ids[order], "label": label[order]}
         if self.files.weighted:
-            arrays["weight"] = chunk.read("weight")[:n][order]
+            arrays["weight"] = self._weights(chunk, label, split)[order]
         parts: list[dict[str, Any]] = []
         start = 0
         for s, count in enumerate(counts):
@@ -102,6 +105,14 @@ class Encoder:
             parts.append({"crc": self._write(s, int(offsets[s]), part), **_facts(part)})
             start += count
         return {"rows": counts, "splits": parts}
+
+    def _weights(self, chunk: ArrayFile, label: np.ndarray, split: np.ndarray) -> np.ndarray:
+        """Of every row: its own, and a row that was kept for others like it counts for them too. So the loss is that of all
+        rows, and probabilities and metrics need no correction."""
+        weight = chunk.read("weight")[: len(label)] if "weight" in chunk else np.ones(len(label), np.float32)
+        if self.negatives is None:
+            return weight
+        return np.where((split == TRAIN) & (label == 0), weight / np.float32(self.negatives), weight)
 
     def _write(self, split: int, first_row: int, part: dict[str, np.ndarray]) -> list[int]:
         crc = []
@@ -136,8 +147,8 @@ def check_weights(recipe: Recipe, chunks: Iterable[tuple[ArrayFile, np.ndarray]]
     rows, heavy = np.zeros(len(SPLITS), dtype=np.int64), np.zeros(len(SPLITS), dtype=np.int64)
     for chunk, split in chunks:
         some = chunk.read("weight")[: len(split)] > 0
-        rows += np.bincount(split, minlength=len(SPLITS))
-        heavy += np.bincount(split[some], minlength=len(SPLITS))
+        rows += rows_per_split(split)
+        heavy += rows_per_split(split[some])
         if heavy.all():
             return
     for name, count, with_weight in zip(SPLITS, rows, heavy):
@@ -157,7 +168,7 @@ def keys_to_count(chunk: ArrayFile, name: str, split: np.ndarray, every_split: b
     keys = chunk.read(f"key:{name}")
     missing = read_missing(chunk, name, len(keys))
     keys = keys[: len(split)]
-    chosen = np.ones(len(split), bool) if every_split else split == TRAIN
+    chosen = split != LEFT_OUT if every_split else split == TRAIN
     return keys[chosen if missing is None else chosen & ~missing[: len(split)]]
 
 
@@ -221,7 +232,7 @@ def _offsets(splits: list[np.ndarray]) -> list[list[int]]:
     offsets = []
     for split in splits:
         offsets.append(next_row.tolist())
-        next_row += np.bincount(split, minlength=len(SPLITS))
+        next_row += rows_per_split(split)
     return offsets
 
 

@@ -32,7 +32,7 @@ def leaving_no_empty_folder(out: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if not existed and out.is_dir() and {item.name for item in out.iterdir()} <= {".lock"}:
+        if not existed and out.is_dir() and {item.name for item in out.iterdir()} <= {".lock", ".stdin"}:
             shutil.rmtree(out)
 
 
@@ -40,7 +40,7 @@ def open_work(out: Path, plan: dict[str, Any], block_bytes: int) -> int:
     """Continue an earlier attempt only if it was the same job; its block size is kept and returned."""
     work = out / ".work"
     path = work / "plan.json"
-    others = out.exists() and any(item.name not in (".lock", ".work") for item in out.iterdir())
+    others = out.exists() and any(item.name not in (".lock", ".work", ".stdin") for item in out.iterdir())
     if path.exists():
         try:
             earlier = read_json(path)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from recnas.data.prepare.split import USUAL_SHARES, WITH_SHARES, Shares
 from recnas.data.raw.recipe import Recipe
+from recnas.data.raw.sections import check_shares
 from recnas.errors import ConfigError
 
 
@@ -23,10 +25,27 @@ class PrepareOptions:
     split_index: str | None = None
     side: tuple[str, ...] = ()  # side files, where they are not beside the raw file
     parquet: bool = True  # also write train|valid|test.parquet for exchange
+    shares: Shares | None = None  # None: the recipe's, or 8-1-1
+    like: str | None = None  # prepared data whose vocabulary and statistics are used as they are
+    extend: str | None = None  # the same, and new values get ids behind the old ones
 
-    def check(self, recipe: Recipe, ready: bool = False) -> None:
+    def shares_of(self, recipe: Recipe) -> Shares:
+        return self.shares or recipe.shares or USUAL_SHARES
+
+    @staticmethod
+    def takes_shares(protocol: str) -> bool:
+        return protocol in WITH_SHARES
+
+    def check(self, recipe: Recipe, protocol: str, ready: bool = False) -> None:
         """Refuse what cannot be; `ready`: the raw files come as a ready split."""
         faults = []
+        if self.shares is not None:
+            try:
+                check_shares(self.shares)
+            except ValueError as error:
+                faults.append(f"--shares {error}")
+            if not self.takes_shares(protocol):
+                faults.append(f"--shares goes with --protocol {', '.join(WITH_SHARES)}; {protocol} has its own")
         if self.limit is not None and ready:
             faults.append("--limit would read training rows only, as they come first: leave it out with --train")
         if self.min_count is not None and self.min_count < 1:

@@ -12,23 +12,25 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sys
 from pathlib import Path
 
+from recnas.data.prepare.first_day import FirstDay
 from recnas.data.prepare.folder import check_folder, leaving_no_empty_folder
 from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.spark.session import check_engine
 from recnas.data.prepare.split import check_protocol
 from recnas.data.prepare.stages import Preparation
 from recnas.data.prepared import PreparedData, prepared_options
-from recnas.data.raw.recipe import load_recipe
-from recnas.data.raw.sources import Raw, ReadySplit, raw_paths, raw_sources
+from recnas.data.raw.recipe import Recipe, load_recipe
+from recnas.data.raw.sources import STDIN, Raw, ReadySplit, raw_paths, raw_sources, read_stdin
 from recnas.errors import ConfigError, DataError
 from recnas.progress import Progress, human_bytes
 from recnas.runs.folder import FolderLock
 
 
 def prepare(
-    recipe_name: str,
+    recipe_name: str | None,
     raw: Raw,
     out: Path | str,
     options: PrepareOptions | None = None,
@@ -42,31 +44,41 @@ def prepare(
     """Prepare raw files into the folder `out`, or continue there, or return what is already done.
 
     Args:
+        recipe_name: None with `options.like` or `options.extend`: theirs.
         raw: files and folders, or a `ReadySplit` of them, which stands for the protocol `files`.
         engine: "local", threads of this process, or "spark"; the result is the same.
         spark_master: of the cluster; None is this machine, or what spark-submit was given.
     """
     check_engine(engine, spark_master, raw_paths(raw))
     ready = isinstance(raw, ReadySplit)
-    recipe = load_recipe(recipe_name)
     options = options or PrepareOptions()
-    options.check(recipe, ready)
+    base = FirstDay.of(options)
+    recipe = _recipe(recipe_name, base)
+    if base is not None:
+        options = base.options(options)
     protocol = options.protocol or ("files" if ready else recipe.protocol)
+    options.check(recipe, protocol, ready)
     check_protocol(protocol, recipe, Path(options.split_index) if options.split_index else None, ready)
     if memory < 256 << 20:
         raise ConfigError(f"--memory must be at least 256MB (got {human_bytes(memory)}).")
-    sources = raw_sources(raw)
     out = Path(out)
+    sources = [] if raw == [STDIN] else raw_sources(raw)
     check_folder(out)
-    plan = prepared_options(recipe, options, protocol, sources)
     with leaving_no_empty_folder(out), FolderLock(out):
+        sources = sources or [read_stdin(out / ".stdin", sys.stdin.buffer)]
+        plan = prepared_options(recipe, options, protocol, sources)
+        if base is not None:
+            plan |= base.facts()
+        if protocol != "group":
+            recipe = recipe.model_copy(update={"group": None})  # nothing to read then
         finished = PreparedData.find(out)
         if finished is not None:
+            shutil.rmtree(out / ".stdin", ignore_errors=True)
             finished.check_options(plan)
             shutil.rmtree(out / ".work", ignore_errors=True)  # of a kill between the manifest and the end
             return finished
         threads = threads or os.cpu_count() or 1
-        given = (recipe, options, protocol, sources, out, plan, memory, threads, progress or Progress(quiet=True))
+        given = (recipe, options, protocol, sources, out, plan, memory, threads, progress or Progress(quiet=True), base)
         if engine == "spark":
             from recnas.data.prepare.spark.prepare import SparkPreparation
 
@@ -74,7 +86,9 @@ def prepare(
         else:
             job = Preparation(*given)
         try:
-            return job.run()
+            data = job.run()
+            shutil.rmtree(out / ".stdin", ignore_errors=True)
+            return data
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 raise DataError(
@@ -82,3 +96,19 @@ def prepare(
                     "Free some space and run the same command again: finished pieces are kept.",
                 ) from None
             raise
+
+
+def _recipe(name: str | None, base: FirstDay | None) -> Recipe:
+    if base is not None and name is not None:
+        raise ConfigError(
+            f"The recipe is that of {base.data.path}, so {name} cannot be given too.",
+            "Leave the recipe out: recnas prepare --like DIR --raw FILE --out DIR2",
+        )
+    if base is not None:
+        return base.recipe()
+    if name is None:
+        raise ConfigError(
+            "There is no recipe: what the raw files are is not known.",
+            "Name one: recnas prepare RECIPE --raw FILE --out DIR. Or encode as other data were: --like DIR",
+        )
+    return load_recipe(name)

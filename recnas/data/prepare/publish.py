@@ -25,10 +25,9 @@ from recnas.data.prepare.chunks import bad_lines, count_rejects
 from recnas.data.prepare.encode import array_files
 from recnas.data.prepare.split import SPLITS
 from recnas.data.prepare.vocab_files import vocabulary_digest
-from recnas.data.prepared import FORMAT, MANIFEST, read_blocks
+from recnas.data.prepared import FORMAT, MANIFEST, read_blocks, vocabulary_id
 from recnas.data.quality import Block, data_warnings, repeated_share
 from recnas.data.raw.dense import DenseSummary
-from recnas.data.raw.recipe import Weight
 from recnas.data.raw.sources import Source
 from recnas.data.remembered import remember
 from recnas.data.schema import Schema
@@ -49,13 +48,13 @@ class Finisher:
         work: Path,
         schema: Schema,
         summaries: list[DenseSummary],
-        weight: Weight | None,
+        weighted: bool,
         threads: int,
         progress: Progress,
     ) -> None:
         self.out, self.done, self.work = out, work / "done", work
         self.schema, self.summaries = schema, summaries
-        self.weight, self.threads, self.progress = weight, threads, progress
+        self.weighted, self.threads, self.progress = weighted, threads, progress
 
     def run(
         self,
@@ -70,7 +69,7 @@ class Finisher:
         with ThreadPoolExecutor(self.threads, thread_name_prefix="finish") as pool:
             self.progress.phase("finish", None, "files")
             # The large source first: it takes longest and needs one thread only.
-            digests = [pool.submit(sha256_file, source.path) for source in sources]
+            source_digests = [pool.submit(sha256_file, source.path) for source in sources]
             exchange = [
                 pool.submit(self._write_parquet, split, count)
                 for split, count in zip(SPLITS, rows)
@@ -80,6 +79,7 @@ class Finisher:
             vocabulary = {
                 field.name: pool.submit(vocabulary_digest, self.done / "vocab" / f"{field.name}.parquet")
                 for field in self.schema.sparse
+                if (self.done / "vocab" / f"{field.name}.parquet").exists()  # not of hashes and buckets
             }
             checks = {name: pool.submit(sha256_file, self.done / name) for name in self._array_files()}
             for future in exchange:
@@ -89,12 +89,14 @@ class Finisher:
             names = sorted(str(file.relative_to(self.done)) for file in self.done.rglob("*") if file.is_file())
             others = {name: pool.submit(sha256_file, self.done / name) for name in names if name not in checks}
             checksums = {name: future.result() for name, future in sorted({**checks, **others}.items())}
-            source_sums = [future.result() for future in digests]
+            source_sums = [future.result() for future in source_digests]
         counts = self._summary(entries, rows) | self._weights(rows)
         warnings = data_warnings(self.schema, self.summaries, facts | counts, repeated.result(), expected_rows)
+        digests = {name: future.result() for name, future in vocabulary.items()}
         manifest = {
             "format": FORMAT,
-            "fingerprint": self._fingerprint(checksums, {name: future.result() for name, future in vocabulary.items()}),
+            "fingerprint": self._fingerprint(checksums, digests),
+            "vocabulary": vocabulary_id(self.schema, digests),
             **facts,
             **counts,
             "warnings": [warning.to_dict() for warning in warnings],
@@ -122,7 +124,7 @@ class Finisher:
         self.progress.end()
 
     def _array_files(self) -> list[str]:
-        return [f"{split}/{name}" for split in SPLITS for name in array_files(self.weight is not None).values()]
+        return [f"{split}/{name}" for split in SPLITS for name in array_files(self.weighted).values()]
 
     def _fingerprint(self, checksums: dict[str, str], vocabulary: dict[str, str]) -> str:
         """Of what a model sees: the arrays, the schema, and the values behind the ids."""
@@ -153,7 +155,7 @@ class Finisher:
 
         Summed over blocks of fixed size: the same to the last digit whatever the chunks of this preparation.
         """
-        if self.weight is None:
+        if not self.weighted:
             return {}
         sums = {}
         for split, count in zip(SPLITS, rows):
@@ -190,7 +192,7 @@ class Finisher:
     def _write_parquet(self, split: str, rows: int) -> None:
         inputs = [*(column.name for column in self.schema.dense), *(column.name for column in self.schema.sparse)]
         # A column that is the weight and an input occurs twice, the second time as models are given it.
-        weight = [("row_weight" if "weight" in inputs else "weight", pa.float32())] if self.weight is not None else []
+        weight = [("row_weight" if "weight" in inputs else "weight", pa.float32())] if self.weighted else []
         fields = [("label", pa.int8()), *weight]
         fields += [(column.name, pa.float32()) for column in self.schema.dense]
         fields += [(column.name, pa.int32()) for column in self.schema.sparse]

@@ -4,7 +4,10 @@ random-8-1-1    each row by a hash of (seed, row): no state, any order, any numb
 autoctr-8-1-1   the same, balanced exactly within clicks and within non-clicks (ten folds, 8/1/1),
                 as AutoCTR, NASRec and BARS do. Their rows depend on the version of scikit-learn
                 they used; to repeat those, give the split itself with --split-index
+random          as random-8-1-1, with the shares that are asked for
+group           the same for groups of rows, as those of a user: none is in two splits
 time-last-day   the last day is test, the day before is valid, the rest is train
+time-ratio      the last rows by time are test, those before valid, in the shares that are asked for
 index           from a file: one byte per row, 0 train, 1 valid, 2 test
 files           the raw files come split: rows are numbered through train, then valid, then test
 """
@@ -14,21 +17,28 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
+from recnas.data.raw.hashing import mixed
 from recnas.data.raw.recipe import Recipe
 from recnas.errors import ConfigError, DataError
 from recnas.files import read_bytes
 
 TRAIN, VALID, TEST = 0, 1, 2
+LEFT_OUT = 3  # a row of no split: a training row without a click, where only a share of them is kept
 SPLITS = ("train", "valid", "test")
-PROTOCOLS = ("random-8-1-1", "autoctr-8-1-1", "time-last-day", "index", "files")
+PROTOCOLS = ("random-8-1-1", "autoctr-8-1-1", "random", "group", "time-last-day", "time-ratio", "index", "files")
+WITH_SHARES = ("random", "group", "time-ratio")
+USUAL_SHARES = (0.8, 0.1, 0.1)
 
 _U = np.uint64
 Cuts = dict[int, list[np.uint64]]  # for non-clicks (0) and clicks (1): where valid and test begin
+Shares = tuple[float, float, float]
+TimeCounts = tuple[np.ndarray, np.ndarray]  # the instants that occur, rising, and how many rows each has
 
 
 class ReadsArrays(Protocol):
@@ -47,22 +57,23 @@ def row_hash(seed: int, first_row: int, count: int) -> np.ndarray:
     z = np.arange(count, dtype=np.uint64)
     z *= _U(0x9E3779B97F4A7C15)
     z += _U(start)
-    z ^= z >> _U(30)
-    z *= _U(0xBF58476D1CE4E5B9)
-    z ^= z >> _U(27)
-    z *= _U(0x94D049BB133111EB)
-    z ^= z >> _U(31)
-    return z
+    return mixed(z)
 
 
 def check_protocol(protocol: str, recipe: Recipe, index: Path | None, ready: bool = False) -> None:
     """Faults that can be known before any data is read; `ready`: the raw files come as a ready split."""
     if protocol not in PROTOCOLS:
         raise ConfigError(f"There is no split protocol {protocol!r}.", f"Choose one of: {', '.join(PROTOCOLS)}")
-    if protocol == "time-last-day" and recipe.time is None:
+    if protocol in ("time-last-day", "time-ratio") and recipe.time is None:
         raise ConfigError(
-            f"The recipe {recipe.name} does not say when its rows happened, so it has no last day.",
+            f"The recipe {recipe.name} does not say when its rows happened, so it has no last "
+            f"{'day' if protocol == 'time-last-day' else 'rows'}.",
             "Use --protocol random-8-1-1, or add `time:` to your recipe.",
+        )
+    if protocol == "group" and recipe.group is None:
+        raise ConfigError(
+            f"The recipe {recipe.name} does not say which rows belong together.",
+            "Name the column whose values must not be in two splits, as group: user, or use --protocol random-8-1-1.",
         )
     if (protocol == "index") != (index is not None):
         raise ConfigError("The protocol `index` and the option --split-index FILE go together.")
@@ -87,6 +98,9 @@ class RowsOfChunk:
     line: np.ndarray  # [n] which of them are good
     label: np.ndarray  # [n] clicks
     day: np.ndarray | None  # [n] day number where the recipe has a time column
+    second: np.ndarray | None = None  # [n] the time itself, for a split by it
+    group: np.ndarray | None = None  # uint64 [n], which rows belong together, for a split of groups
+    grouped: np.ndarray | None = None  # bool [n], False where a row belongs to no group; None: all do
 
     @classmethod
     def read(cls, chunk: ReadsArrays, first_row: int, limit: int | None) -> RowsOfChunk:
@@ -94,15 +108,28 @@ class RowsOfChunk:
         lines, n = chunk.facts["lines"], chunk.facts["rows"]
         line = chunk.read("line").astype(np.int64) if "line" in chunk else np.arange(n)
         label = chunk.read("label")
-        day = chunk.read("day") if "day" in chunk else None
+        others = [chunk.read(name) if name in chunk else None for name in ("day", "second", "group", "grouped")]
+        if others[3] is not None:
+            others[3] = np.unpackbits(others[3], count=n).view(bool)
         if limit is not None and first_row + lines > limit:
             lines = limit - first_row
             keep = int(np.searchsorted(line, lines))
-            line, label, day = line[:keep], label[:keep], None if day is None else day[:keep]
-        return cls(first_row, lines, line, label, day)
+            line, label = line[:keep], label[:keep]
+            others = [None if array is None else array[:keep] for array in others]
+        return cls(first_row, lines, line, label, *others)
 
     def hashes(self, seed: int) -> np.ndarray:
         return row_hash(seed, self.first_row, self.lines)[self.line]
+
+    def group_hashes(self, seed: int) -> np.ndarray:
+        """One per group; a row that belongs to none is a group of its own."""
+        assert self.group is not None
+        hashes = mixed(self.group ^ row_hash(seed, 0, 1)[0])
+        return hashes if self.grouped is None else np.where(self.grouped, hashes, self.hashes(seed))
+
+    def count_times(self) -> TimeCounts:
+        assert self.second is not None
+        return np.unique(self.second, return_counts=True)
 
     def days(self, days: int | None, total: int) -> np.ndarray:
         """Day numbers; without a time column the row order is cut into `days` equal ones."""
@@ -116,6 +143,7 @@ def assign_split(
     days: int | None,
     index: Path | None,
     starts: tuple[int, int] | None = None,
+    shares: Shares = USUAL_SHARES,
 ) -> list[np.ndarray]:
     """The split of every good row, chunk by chunk.
 
@@ -124,6 +152,15 @@ def assign_split(
         starts: of a ready split, the row numbers where valid and test begin.
     """
     total = sum(chunk.lines for chunk in chunks)
+    if protocol == "random":
+        return [by_hash(chunk.hashes(seed), shares) for chunk in chunks]
+    if protocol == "group":
+        return [by_hash(chunk.group_hashes(seed), shares) for chunk in chunks]
+    if protocol == "time-ratio":
+        if days is not None:
+            return by_starts(chunks, row_cuts(total, shares))
+        cuts_of_time = time_cuts(added_times([chunk.count_times() for chunk in chunks]), shares)
+        return [by_time(chunk, cuts_of_time) for chunk in chunks]
     if protocol == "random-8-1-1":
         return [_eight_one_one(chunk.hashes(seed)) for chunk in chunks]
     if protocol == "autoctr-8-1-1":
@@ -135,10 +172,66 @@ def assign_split(
         return [whole[chunk.first_row + chunk.line] for chunk in chunks]
     if protocol == "files":
         assert starts is not None
-        return [
-            np.searchsorted(starts, chunk.first_row + chunk.line, side="right").astype(np.uint8) for chunk in chunks
-        ]
+        return by_starts(chunks, starts)
     return _by_day([chunk.days(days, total) for chunk in chunks])
+
+
+def by_starts(chunks: Sequence[RowsOfChunk], starts: tuple[int, int]) -> list[np.ndarray]:
+    return [np.searchsorted(starts, chunk.first_row + chunk.line, side="right").astype(np.uint8) for chunk in chunks]
+
+
+def row_cuts(total: int, shares: Shares) -> tuple[int, int]:
+    """Row numbers where valid and test begin, of rows in time order."""
+    return round(total * shares[0]), round(total * (shares[0] + shares[1]))
+
+
+def by_hash(hashes: np.ndarray, shares: Shares) -> np.ndarray:
+    """Of shares 0.8, 0.1, 0.1 what random-8-1-1 gives."""
+    ends = [Fraction(str(shares[0])), Fraction(str(shares[0])) + Fraction(str(shares[1]))]
+    cuts = np.array([-(-end.numerator * 2**32 // end.denominator) for end in ends], dtype=np.uint64)
+    return np.searchsorted(cuts, hashes >> _U(32), side="right").astype(np.uint8)
+
+
+def added_times(counts: Sequence[TimeCounts]) -> TimeCounts:
+    """Memory grows with the instants that occur, not with rows."""
+    if not counts:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    times, place = np.unique(np.concatenate([times for times, _ in counts]), return_inverse=True)
+    added = np.zeros(len(times), np.int64)
+    np.add.at(added, place, np.concatenate([count for _, count in counts]))
+    return times, added
+
+
+def time_cuts(counts: TimeCounts, shares: Shares) -> tuple[int, int]:
+    """The instants at which valid and test begin: an instant is never on both sides, so shares are as near as that allows."""
+    times, rows = counts
+    if len(times) < 3:
+        raise DataError(
+            f"The split by time needs rows of at least 3 different times; this file has {len(times)}.",
+            "Use --protocol random-8-1-1, or give more of the log.",
+        )
+    before = np.cumsum(rows) - rows  # rows that are earlier than each instant
+    valid, test = (int(np.argmin(np.abs(before - before_it))) for before_it in row_cuts(int(rows.sum()), shares))
+    valid = min(max(valid, 1), len(times) - 2)
+    return int(times[valid]), int(times[min(max(test, valid + 1), len(times) - 1)])
+
+
+def by_time(chunk: RowsOfChunk, cuts: tuple[int, int]) -> np.ndarray:
+    assert chunk.second is not None
+    return np.searchsorted(cuts, chunk.second, side="right").astype(np.uint8)
+
+
+def rows_per_split(split: np.ndarray) -> np.ndarray:
+    """[3] rows of train, valid and test."""
+    return np.bincount(split, minlength=len(SPLITS))[: len(SPLITS)]
+
+
+def thinned(split: np.ndarray, rows: RowsOfChunk, seed: int, share: float | None) -> np.ndarray:
+    """The split with only a `share` of the training rows without a click, drawn by a hash of their own."""
+    if share is None:
+        return split
+    drawn = (mixed(rows.hashes(seed) + _U(LEFT_OUT)) >> _U(11)) * 2.0**-53
+    return np.where((split == TRAIN) & (rows.label == 0) & (drawn >= share), LEFT_OUT, split).astype(np.uint8)
 
 
 def _eight_one_one(hashes: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import ChunkWriter, bad_lines, count_rejects, write_chunks
+from recnas.data.prepare.edges import Edges, fit_edges
 from recnas.data.prepare.encode import (
     Encoder,
     SplitFiles,
@@ -22,22 +23,23 @@ from recnas.data.prepare.encode import (
     keys_to_count,
     training_numbers,
 )
+from recnas.data.prepare.first_day import FirstDay
 from recnas.data.prepare.folder import check_disk, open_work
 from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.publish import Finisher, write_rejects
-from recnas.data.prepare.split import SPLITS, TRAIN, RowsOfChunk, assign_split
+from recnas.data.prepare.split import SPLITS, TRAIN, RowsOfChunk, Shares, assign_split, rows_per_split, thinned
 from recnas.data.prepare.vocab_files import write_vocabulary
 from recnas.data.prepare.vocabulary import count_keys, keep_frequent
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.columns import resolve_columns
 from recnas.data.raw.dense import DenseSummary, fields_of, summarise
-from recnas.data.raw.id_table import IdTable
+from recnas.data.raw.id_table import Ids, IdTable, computed_table
 from recnas.data.raw.joins import side_tables
 from recnas.data.raw.parquet import parquet_columns
 from recnas.data.raw.recipe import InputColumn, Recipe
 from recnas.data.raw.refusals import all_rejected, bad_line, no_rows, two_kinds_of_no
-from recnas.data.raw.sources import Source
-from recnas.data.schema import Schema, SparseField
+from recnas.data.raw.sources import Source, check_partitions
+from recnas.data.schema import DenseField, Schema, SparseField
 from recnas.data.synthetic.files import truth_path
 from recnas.errors import ConfigError, DataError
 from recnas.progress import Progress
@@ -68,6 +70,7 @@ class Preparation:
     memory: int
     threads: int
     progress: Progress
+    base: FirstDay | None = None  # whose ids and statistics are kept
 
     disk_share: ClassVar[float] = 2.0  # of the text: chunks, arrays and Parquet are each at most about 0.7 of it
 
@@ -78,6 +81,10 @@ class Preparation:
         share = 128 if self.memory >= 2 << 30 else 200
         self.block_bytes = min(16 << 20, max(1 << 20, self.memory // share))
 
+    @property
+    def shares(self) -> Shares:
+        return self.options.shares_of(self.recipe)
+
     def run(self) -> PreparedData:
         columns = self._check_sources()
         self._open_work()
@@ -86,11 +93,23 @@ class Preparation:
             splits = self._split(state)
         chunks = [chunk for chunk in state.chunks if chunk.facts["rows"]]
         splits = [split for split in splits if len(split)]
-        tables, sparse = self._count(chunks, splits)
+        edges = self._edges(zip(chunks, splits), _rows_per_split(splits)[TRAIN])
+        tables, sparse = self._count(chunks, splits, edges)
         summaries = self._summarise(zip(chunks, splits))
-        schema = Schema(fields_of(self._dense, summaries), sparse)
+        schema = Schema(self._dense_fields(summaries, edges), sparse)
         entries = self._encode(chunks, splits, tables, schema)
         return self._finish(state, schema, summaries, entries)
+
+    def _edges(self, chunks: Iterable[tuple[ArrayFile, np.ndarray]], train_rows: int) -> Edges:
+        return self.base.edges() if self.base else fit_edges(self.inputs, chunks, train_rows)
+
+    def _dense_fields(self, summaries: list[DenseSummary], edges: Edges) -> tuple[DenseField, ...]:
+        return self.base.data.schema.dense if self.base else fields_of(self._dense, summaries, edges)
+
+    @property
+    def _counts(self) -> bool:
+        """Whether training rows decide which values have ids."""
+        return self.base is None or self.base.grows
 
     @contextmanager
     def _nothing_kept_if_refused(self) -> Iterator[None]:
@@ -107,7 +126,13 @@ class Preparation:
         if state.rejects:
             write_rejects(self.work / "done", self.sources, state.chunks, self.recipe.header, state.rows_in)
         facts = {"rows_in": state.rows_in, "rejects": state.rejects, "columns": list(state.columns)}
-        finisher = Finisher(self.out, self.work, schema, summaries, self.recipe.weight, self.threads, self.progress)
+        if self.base is not None:
+            facts["lineage"] = self.base.data.lineage
+        if self.recipe.negatives is not None:
+            facts["left_out"] = state.rows_in - state.rejects - sum(sum(entry["rows"]) for entry in entries)
+        finisher = Finisher(
+            self.out, self.work, schema, summaries, self.recipe.weighs_rows, self.threads, self.progress
+        )
         finisher.run(self.plan, facts, entries, self.sources, self.options.parquet, self._expected_rows())
         return PreparedData.open(self.out)
 
@@ -118,6 +143,7 @@ class Preparation:
 
     def _check_sources(self) -> list[tuple[str, ...]]:
         """The raw columns of every file, in order. Headers may differ in columns that the recipe does not name."""
+        check_partitions(self.recipe.partitions, self.sources)
         if self.recipe.format == "parquet":
             return [parquet_columns(self.sources[0])] * len(self.sources)
         return [resolve_columns(self.recipe, source) for source in self.sources]
@@ -133,7 +159,10 @@ class Preparation:
 
     def _parse(self, columns: list[tuple[str, ...]]) -> State:
         sides = side_tables(self.recipe, self.sources[0].path.parent, self.options.side)
-        writer = ChunkWriter(self.work / "chunks", self.recipe, self.inputs, columns, sides)
+        # Only those the recipe names: others say nothing.
+        names = self.recipe.partitions
+        folders = [{n: v for n, v in source.partitions.items() if n in names} for source in self.sources]
+        writer = ChunkWriter(self.work / "chunks", self.recipe, self.inputs, columns, sides, self.protocol, folders)
         self.progress.phase(
             "parse",
             sum(source.size for source in self.sources) / 1e6 if not self.sources[0].compression else None,
@@ -180,46 +209,66 @@ class Preparation:
         ]
         days = self.recipe.time.days if self.recipe.time else None
         index = Path(self.options.split_index) if self.options.split_index else None
-        splits = assign_split(self.protocol, self.options.seed, rows, days, index, state.starts)
+        splits = assign_split(self.protocol, self.options.seed, rows, days, index, state.starts, self.shares)
+        splits = [thinned(split, some, self.options.seed, self.recipe.negatives) for split, some in zip(splits, rows)]
         check_train_rows(_rows_per_split(splits)[TRAIN])
         if self.recipe.weight is not None:
             check_weights(self.recipe, zip(state.chunks, splits))
         return splits
 
     def _count(
-        self, chunks: list[ArrayFile], splits: list[np.ndarray]
-    ) -> tuple[dict[str, IdTable], tuple[SparseField, ...]]:
-        """Vocabulary of every sparse column, counted on the training rows, a column per thread."""
-        sparse = [column for column in self.inputs if not column.is_dense]
+        self, chunks: list[ArrayFile], splits: list[np.ndarray], edges: Edges
+    ) -> tuple[dict[str, Ids], tuple[SparseField, ...]]:
+        """Vocabulary of every sparse column that has one, counted on the training rows, a column per thread."""
+        sparse = [column for column in self.inputs if column.has_vocabulary]
         self.progress.phase("count", len(sparse), "columns")
         everything = self.options.vocab_scope == "all"
         total = sum(len(split) if everything else int((split == TRAIN).sum()) for split in splits)
         budget = self.memory // 4 // self.threads
         (self.work / "done" / "vocab").mkdir(parents=True, exist_ok=True)
 
-        def one(column: InputColumn) -> np.ndarray:
+        def one(column: InputColumn) -> IdTable:
             def pieces() -> Iterator[np.ndarray]:
                 for chunk, split in zip(chunks, splits):
                     yield keys_to_count(chunk, column.name, split, everything)
 
-            return self._keep(column, *count_keys(pieces, total, budget), chunks)
+            if not self._counts:
+                return self._as_before(column)
+            return IdTable(self._keep(column, *count_keys(pieces, total, budget), chunks))
 
-        tables = {}
+        counted = {}
         with ThreadPoolExecutor(self.threads, thread_name_prefix="count") as pool:
-            for column, keys in zip(sparse, pool.map(one, sparse)):
-                tables[column.name] = IdTable(keys)
+            for column, table in zip(sparse, pool.map(one, sparse)):
+                counted[column.name] = table
                 self.progress.advance(1)
-        return tables, tuple(SparseField(column.name, tables[column.name].rows) for column in sparse)
+        tables = {
+            column.name: computed_table(column, edges.get(column.name, ())) or counted[column.name]
+            for column in self.inputs
+            if not column.is_dense
+        }
+        return tables, tuple(SparseField(name, table.rows, edges.get(name, ())) for name, table in tables.items())
 
     def _min_count(self, column: InputColumn) -> int:
         return self.options.min_count or column.min_count or self.recipe.min_count
 
     def _keep(self, column: InputColumn, keys: np.ndarray, counts: np.ndarray, chunks: list[ArrayFile]) -> np.ndarray:
-        """Write the vocabulary of a column; its keys in id order."""
-        keys, counts = keep_frequent(keys, counts, self._min_count(column), self.options.cap)
+        """Write the vocabulary of a column: values that are frequent enough, behind those it had before. Its keys in id order."""
+        known = None if self.base is None else self.base.values(column.name)
+        cap = self.options.cap
+        if self.base is not None and known is not None:
+            keys, counts = self.base.without_known(column.name, keys, counts)
+            cap = None if cap is None else cap - len(known)
+        keys, counts = keep_frequent(keys, counts, self._min_count(column), cap)
         path = self.work / "done" / "vocab" / f"{column.name}.parquet"
-        write_vocabulary(path, column.kind, keys, counts, chunks, column.name)
+        write_vocabulary(path, column.value_kind, keys, counts, chunks, column.name, known)
+        if known is not None:
+            keys = np.concatenate([known.column("key").to_numpy(), keys.astype(np.uint64)])
         return keys
+
+    def _as_before(self, column: InputColumn) -> IdTable:
+        assert self.base is not None
+        self.base.copy_vocabulary(column.name, self.work / "done" / "vocab")
+        return self.base.table(column.name)
 
     @property
     def _dense(self) -> list[InputColumn]:
@@ -234,15 +283,13 @@ class Preparation:
         return summarise((training_numbers(chunk, names, split) for chunk, split in chunks), len(names))
 
     def _encode(
-        self, chunks: list[ArrayFile], splits: list[np.ndarray], tables: dict[str, IdTable], schema: Schema
+        self, chunks: list[ArrayFile], splits: list[np.ndarray], tables: dict[str, Ids], schema: Schema
     ) -> list[dict[str, Any]]:
         sizes = _rows_per_split(splits)
         self.progress.phase("encode", sum(sizes), "rows")
-        files = SplitFiles.allocate(
-            self.work / "done", sizes, schema.n_dense, len(tables), self.recipe.weight is not None
-        )
+        files = SplitFiles.allocate(self.work / "done", sizes, schema.n_dense, len(tables), self.recipe.weighs_rows)
         try:
-            encoder = Encoder(files, schema.dense, tables)
+            encoder = Encoder(files, schema.dense, tables, self.recipe.negatives)
             return encode_chunks(
                 encoder, chunks, splits, self.work / "encoded.jsonl", self.threads, self.progress.advance
             )
@@ -269,4 +316,4 @@ def _starts(sources: list[Source], lines_of_file: dict[int, int]) -> tuple[int, 
 
 
 def _rows_per_split(splits: list[np.ndarray]) -> list[int]:
-    return np.sum([np.bincount(split, minlength=len(SPLITS)) for split in splits], axis=0).tolist()
+    return np.sum([rows_per_split(split) for split in splits], axis=0).tolist()

@@ -21,8 +21,16 @@ _AT_A_TIME = 1 << 16  # values whose bytes are moved at once
 
 
 def write_vocabulary(
-    path: Path, kind: str, keys: np.ndarray, counts: np.ndarray, chunks: list[ArrayFile], column: str
+    path: Path,
+    kind: str,
+    keys: np.ndarray,
+    counts: np.ndarray,
+    chunks: list[ArrayFile],
+    column: str,
+    before: pa.Table | None = None,
 ) -> None:
+    """`before`: the vocabulary that this one extends."""
+    first = FIRST_VALUE_ID + (0 if before is None else len(before))
     wide = keys.astype(np.uint64)
     if kind == "hex":
         values: Any = pa.array([f"{key:08x}" for key in wide.tolist()], pa.string())
@@ -32,12 +40,14 @@ def write_vocabulary(
         values = _strings(wide, chunks, column)
     table = pa.table(
         {
-            "id": pa.array(np.arange(FIRST_VALUE_ID, FIRST_VALUE_ID + len(keys), dtype=np.int32)),
+            "id": pa.array(np.arange(first, first + len(keys), dtype=np.int32)),
             "key": pa.array(wide),
             "value": values,
             "count": pa.array(counts.astype(np.int64)),
         }
     )
+    if before is not None:
+        table = pa.concat_tables([before, table.cast(before.schema)])
     # Every value occurs once: dictionaries of them would only be in the way.
     pq.write_table(table, path, compression="zstd", use_dictionary=False, row_group_size=_AT_A_TIME)
 

@@ -24,7 +24,7 @@ def resolve_columns(recipe: Recipe, source: Source) -> tuple[str, ...]:
             or "Check that --raw names the right file; a missing header line must be put back. If the file is right, change "
             "`columns` in the recipe to its header, or leave `columns` out.",
         )
-    absent = [name for name in recipe.sources() if name not in cells]
+    absent = [name for name in recipe.in_files() if name not in cells]
     if absent:
         raise DataError(
             f"{source.path} line 1: the header has no column {', '.join(absent)}; it has {', '.join(cells)}.",

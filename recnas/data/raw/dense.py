@@ -8,7 +8,7 @@ can be counted on the training rows without a mask beside the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,7 @@ def transformed(values: np.ndarray, missing: np.ndarray, column: InputColumn) ->
     """The transform alone, NaN where missing; and which values no 32-bit float can hold."""
     out = np.where(missing, np.nan, TRANSFORMS[column.transform].column(np, values))
     too_large = np.abs(out) > _LARGEST
-    if column.standardise is False:
+    if column.standardise is False and not column.has_edges:
         # Some counts exceed 2^24, where float32 starts to round; that is meant.
         return np.where(too_large, 0.0, out).astype(np.float32), too_large
     return out, too_large  # times in seconds need all their digits until they are standardised
@@ -37,6 +37,8 @@ def transformed(values: np.ndarray, missing: np.ndarray, column: InputColumn) ->
 def model_values(values: np.ndarray, field: DenseField) -> np.ndarray:
     """What a model is given for transformed values, float32."""
     missing = np.isnan(values)
+    if fitted := TRANSFORMS[field.transform].fitted:
+        values = fitted.column(np, values.astype(np.float64), np.array(field.edges))
     if field.standardised:
         values = (values.astype(np.float64) - field.mean) / (field.std or 1.0)
     out = values.astype(np.float32)
@@ -58,7 +60,9 @@ class DenseSummary:
     std: float
 
 
-def fields_of(columns: list[InputColumn], summaries: list[DenseSummary]) -> tuple[DenseField, ...]:
+def fields_of(
+    columns: list[InputColumn], summaries: list[DenseSummary], edges: Mapping[str, tuple[float, ...]]
+) -> tuple[DenseField, ...]:
     """The schema of dense columns: here it is decided which of them are standardised."""
     return tuple(
         DenseField(
@@ -68,6 +72,7 @@ def fields_of(columns: list[InputColumn], summaries: list[DenseSummary]) -> tupl
             summary.std,
             column.standardise is True or (column.standardise == "auto" and not _of_the_size_of_one(summary)),
             column.fill,
+            edges.get(column.name, ()),
         )
         for column, summary in zip(columns, summaries)
     )

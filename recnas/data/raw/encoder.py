@@ -1,7 +1,7 @@
 """Raw rows as model inputs, encoded with a vocabulary that is already fitted.
 
 The parsing is `prepare`'s own, block by block, so a row gets the same numbers here as there. What differs:
-labels, weights and times are not needed. Their columns may be absent, and a row with a bad label or weight is
+labels, weights, groups and times of rows are not needed. Their columns may be absent, and a row with a bad label or weight is
 still a row that can be predicted; it only counts in no metric.
 """
 
@@ -17,15 +17,16 @@ import numpy as np
 from recnas.config import check_settings
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.columns import cells_of, resolve_columns
-from recnas.data.raw.id_table import read_id_table
+from recnas.data.raw.id_table import computed_table, read_id_table
 from recnas.data.raw.inputs import dense_inputs, id_inputs
 from recnas.data.raw.joins import side_tables
 from recnas.data.raw.labels import clicks_of
 from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, parquet_columns, rows_of_batch
-from recnas.data.raw.parse import RawRows, parse_rows, rows_of_text
-from recnas.data.raw.recipe import InputColumn, Label, Recipe
-from recnas.data.raw.sources import Source, check_is_text, find_sources, stream_blocks
+from recnas.data.raw.parse import RawRows, parse_rows, rows_of_text, with_partitions
+from recnas.data.raw.recipe import InputColumn, Recipe
+from recnas.data.raw.sections import Label
+from recnas.data.raw.sources import Source, check_is_text, check_partitions, find_sources, stream_blocks, text_blocks
 from recnas.data.raw.typed import Typed
 from recnas.data.raw.weights import weights_or_nan
 from recnas.errors import DataError
@@ -72,16 +73,17 @@ class RawEncoder:
 
     def __init__(self, data: PreparedData, raw: list[Path | str], side: tuple[str, ...] = ()) -> None:
         recipe, self.inputs = fitted_recipe(data)
-        self.recipe = recipe.model_copy(update={"time": None, "weight": None})
+        self.recipe = recipe.model_copy(update={"time": None, "weight": None, "group": None})
         self._weight = None if recipe.weight is None else recipe.weight.column
         self.sources = find_sources([Path(path) for path in raw])
+        used = [column.source for column in self.inputs]
+        check_partitions([name for name in recipe.partitions if name in used], self.sources)
         self.columns = [self._columns(source) for source in self.sources]
         self.sides = side_tables(recipe, self.sources[0].path.parent, side)
         self.dense = data.schema.dense
         self.tables = {
-            column.name: read_id_table(vocabulary_file(data, column.name))
-            for column in self.inputs
-            if not column.is_dense
+            field.name: computed_table(column, field.edges) or read_id_table(vocabulary_file(data, column.name))
+            for column, field in zip((c for c in self.inputs if not c.is_dense), data.schema.sparse)
         }
         for field in data.schema.sparse:
             if self.tables[field.name].rows != field.rows:
@@ -106,16 +108,20 @@ class RawEncoder:
                 yield from self._text(source, columns)
 
     def _text(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
-        for number, text in enumerate(stream_blocks(source, BLOCK_BYTES)):
+        for number, text in enumerate(text_blocks(source, BLOCK_BYTES, self.recipe.line_breaks)):
             rows = rows_of_text(text, number == 0, columns, self.recipe, self.inputs, self._read_weight)
             if rows is not None:
-                yield self._encode(columns, rows, len(text))
+                yield self._encode(columns, self._in_folder(source, rows), len(text))
 
     def _parquet(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
         needed = [name for name in (*self._needed(), *self._read_weight) if name in columns]
         needed = list(dict.fromkeys(needed))
         for batch in parquet_batches(source, needed, PARQUET_ROWS):
-            yield self._encode(columns, rows_of_batch(batch), batch.nbytes)
+            yield self._encode(columns, self._in_folder(source, rows_of_batch(batch)), batch.nbytes)
+
+    def _in_folder(self, source: Source, rows: RawRows) -> RawRows:
+        mine = {name: value for name, value in source.partitions.items() if name in self.recipe.partitions}
+        return with_partitions(rows, mine) if mine else rows
 
     def _encode(self, columns: tuple[str, ...], rows: RawRows, size: int) -> EncodedRows:
         rule = self.recipe.label
@@ -151,15 +157,15 @@ class RawEncoder:
 
     def _needed(self) -> list[str]:
         """Raw columns that are read, the label included."""
-        return list(dict.fromkeys([self.recipe.label.column, *(column.source for column in self.inputs)]))
+        return list(dict.fromkeys([self.recipe.label.column, *self.recipe.in_files(self.inputs)]))
 
     def _columns(self, source: Source) -> tuple[str, ...]:
         """Raw columns of a file in order. Those that are only needed for training may be absent."""
         _check_format(self.recipe, source)
         if self.recipe.format == "parquet":
-            return _parquet_columns(source, self._needed()[1:])
+            return _parquet_columns(source, self.recipe.in_files(self.inputs))
         check_is_text(source)
-        inputs = set(self._needed()[1:])
+        inputs = set(self.recipe.in_files(self.inputs))
         lines = _first_lines(self.recipe, source)
         if self.recipe.header:
             cells = lines[0] if lines else []

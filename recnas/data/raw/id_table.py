@@ -6,11 +6,14 @@ that collided.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 
+from recnas.data.raw.hashing import rows_of_hashes
+from recnas.data.raw.recipe import InputColumn
 from recnas.data.schema import FIRST_VALUE_ID, UNKNOWN_ID
 
 _U = np.uint64
@@ -58,6 +61,38 @@ class IdTable:
             place = np.minimum(np.searchsorted(self._rest_keys, wanted), len(self._rest_keys) - 1)
             ids[collided] = np.where(self._rest_keys[place] == wanted, self._rest_ids[place], np.int32(UNKNOWN_ID))
         return ids
+
+
+class HashTable:
+    """Ids of columns that are hashed into a stated number of rows; every key has one."""
+
+    def __init__(self, rows: int, seed: int, number: int) -> None:
+        self.rows = FIRST_VALUE_ID + rows
+        self._hashed = (rows, seed, number)
+
+    def look_up(self, keys: np.ndarray) -> np.ndarray:
+        return (rows_of_hashes(keys, *self._hashed) + FIRST_VALUE_ID).astype(np.int32)
+
+
+class BucketTable:
+    """Ids of numbers: in which bucket between `edges` each lies; an edge belongs to the upper one."""
+
+    def __init__(self, edges: Sequence[float]) -> None:
+        self.rows = FIRST_VALUE_ID + len(edges) + 1
+        self._edges = np.asarray(edges, dtype=np.float64)
+
+    def look_up(self, keys: np.ndarray) -> np.ndarray:
+        return (np.searchsorted(self._edges, keys, side="right") + FIRST_VALUE_ID).astype(np.int32)
+
+
+Ids = IdTable | HashTable | BucketTable
+
+
+def computed_table(column: InputColumn, edges: Sequence[float]) -> HashTable | BucketTable | None:
+    """The table of a column whose ids need no vocabulary; None if it has one."""
+    if column.hash is not None:
+        return HashTable(column.hash, column.hash_seed, column.hash_number)
+    return BucketTable(edges) if column.kind == "bucket" else None
 
 
 def read_id_table(vocabulary: Path) -> IdTable:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from recnas.data.raw.dense import model_values
-from recnas.data.raw.id_table import IdTable
+from recnas.data.raw.id_table import Ids
 from recnas.data.schema import MISSING_ID, DenseField
 
 
@@ -21,7 +21,7 @@ def dense_inputs(rows: int, fields: Sequence[DenseField], values: Callable[[str]
 
 def id_inputs(
     rows: int,
-    tables: Mapping[str, IdTable],
+    tables: Mapping[str, Ids],
     keys: Callable[[str], np.ndarray],
     missing: Callable[[str], np.ndarray | None],
 ) -> np.ndarray:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from recnas.data.raw.recipe import Label
-from recnas.data.raw.serving import number_of
+from recnas.data.raw.sections import Label
+from recnas.data.raw.values import number_of
 
 # Understood in any case, beside the numbers 1, 0 and -1.
 LABEL_WORDS = {"yes": 1, "no": 0, "true": 1, "false": 0, "t": 1, "f": 0, "y": 1, "n": 0}

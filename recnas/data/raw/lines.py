@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,17 +45,24 @@ def padded(block: bytes) -> np.ndarray:
 
 
 def split_lines(
-    block: bytes, separator: str, columns: int, quoted: bool = False, most_bad: int | None = None
+    block: bytes,
+    separator: str,
+    columns: int,
+    quoted: bool = False,
+    most_bad: int | None = None,
+    line_breaks: bool = False,
 ) -> LineTable:
     """Find every cell of a block of whole lines.
 
     Args:
+        line_breaks: cells in quotes may hold them; a line is then a whole row.
         most_bad: how many bad lines are told; the others are only left out.
     """
     inside: list[int] = []  # places of separators that belong to a cell
+    breaks: list[int] = []  # and of line breaks
     bad_quotes: dict[int, str] = {}
     if quoted and b'"' in block:
-        block, bad_quotes, inside = _without_quotes(block, separator.encode())
+        block, bad_quotes, inside, breaks = _without_quotes(block, separator.encode(), line_breaks)
     text = padded(block)
     inner = text[PAD : len(text) - PAD]
     is_end = inner == _NEWLINE
@@ -63,9 +71,10 @@ def split_lines(
     line_ends = np.flatnonzero(ends_line)
     lines = len(line_ends)
     marks += PAD
-    if inside:
+    if inside or breaks:
         text = text.copy()
-        text[np.array(inside) + PAD] = ord(separator)
+        text[np.array(inside, np.int64) + PAD] = ord(separator)
+        text[np.array(breaks, np.int64) + PAD] = _NEWLINE
     bad: list[BadLine] = []
     if lines * columns == len(marks) and not bad_quotes and bool(ends_line[columns - 1 :: columns].all()):
         separators = marks.reshape(lines, columns)
@@ -103,7 +112,9 @@ def _count_fault(fields: int, columns: int, content: bytes) -> str:
     return f"{fields} fields instead of {columns}"
 
 
-def _without_quotes(block: bytes, separator: bytes) -> tuple[bytes, dict[int, str], list[int]]:
+def _without_quotes(
+    block: bytes, separator: bytes, line_breaks: bool
+) -> tuple[bytes, dict[int, str], list[int], list[int]]:
     """Unquote the lines that use quotes; a quote that never closes is a bad line.
 
     A separator inside a cell would be taken for the end of the cell, so another byte stands in its place
@@ -113,22 +124,40 @@ def _without_quotes(block: bytes, separator: bytes) -> tuple[bytes, dict[int, st
     out: list[bytes] = []
     bad: dict[int, str] = {}
     inside: list[int] = []
+    breaks: list[int] = []
     begin = 0
-    for number, line in enumerate(block.removesuffix(b"\n").split(b"\n")):
+    lines = block.removesuffix(b"\n").split(b"\n")
+    for number, line in enumerate(_records(lines) if line_breaks else lines):
         if b'"' in line:
             try:
                 cells = split_line(line.decode("utf-8", "surrogateescape"), separator.decode(), True)
             except RowError as error:
                 bad[number] = str(error)
+                line = line.replace(b"\n", stand_in)
             else:
                 parts = [cell.encode("utf-8", "surrogateescape") for cell in cells]
                 at = begin
                 for part in parts:
                     inside += [at + place for place, byte in enumerate(part) if byte == separator[0]]
+                    breaks += [at + place for place, byte in enumerate(part) if byte == _NEWLINE] if line_breaks else []
                     at += len(part) + 1
-                line = separator.join(part.replace(separator, stand_in) for part in parts)
+                line = separator.join(part.replace(separator, stand_in).replace(b"\n", stand_in) for part in parts)
                 if line.endswith(b"\r"):
                     line += b"\r"  # this one belongs to the cell; one at the end of a line is cut off
         out.append(line)
         begin += len(line) + 1
-    return b"\n".join(out) + b"\n", bad, inside
+    return b"\n".join(out) + b"\n", bad, inside, breaks
+
+
+def _records(lines: list[bytes]) -> Iterator[bytes]:
+    """Lines put together where a quote is still open."""
+    held: list[bytes] = []
+    quotes = 0
+    for line in lines:
+        held.append(line)
+        quotes += line.count(b'"')
+        if quotes % 2 == 0:
+            yield b"\n".join(held)
+            held = []
+    if held:
+        yield b"\n".join(held)

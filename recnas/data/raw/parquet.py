@@ -16,6 +16,7 @@ from recnas.data.raw.parse import RawRows
 from recnas.data.raw.recipe import InputColumn
 from recnas.data.raw.sources import Source
 from recnas.data.raw.text_columns import PAD, Cells, string_keys
+from recnas.data.raw.times import seconds_of_arrow, seconds_of_numbers
 from recnas.data.raw.typed import Typed, missing_values, string_key, typed_cells
 from recnas.errors import DataError
 
@@ -67,17 +68,22 @@ def rows_of_batch(batch: pa.RecordBatch) -> RawRows:
         array = batch.column(name)
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
+        if pa.types.is_decimal(array.type):  # whose digits a float64 may not hold
+            array = array.cast(pa.string())
         if _is_text(array.type):
-            return typed_cells(_cells(array), kind, column)
+            return typed_cells(cells_of_array(array), kind, column)
         missing = np.asarray(array.is_null())
         try:
-            typed = _STRING(array, missing) if kind == "string" else _NUMERIC[kind](array, missing)
+            if kind == "time":
+                typed = _times(array, missing, column)
+            else:
+                typed = _STRING(array, missing) if kind == "string" else _NUMERIC[kind](array, missing)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise DataError(
                 f"Column {name} is of type {array.type}, which cannot be read as {_WANTED[kind]}.",
                 "Write it to the Parquet file as a number or as text.",
             ) from None
-        for value in missing_values(kind, column.missing) if column is not None else ():
+        for value in missing_values(kind, column.missing, column.clock) if column is not None else ():
             typed = typed._replace(missing=typed.missing | (typed.values == value))
         if kind == "string" and column is not None:
             for text in column.missing:
@@ -102,7 +108,7 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _cells(array: pa.Array) -> Cells:
+def cells_of_array(array: pa.Array) -> Cells:
     """A column of text as cells of one buffer; null is an empty cell."""
     array = pc.fill_null(array.cast(pa.large_binary()), b"")
     array = pa.concat_arrays([array])  # without an offset into a larger one
@@ -129,7 +135,8 @@ def _integers(array: pa.Array, missing: np.ndarray) -> Typed:
         values = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
         return Typed(values, missing, np.zeros(len(values), bool))
     numbers = _numbers(array, missing)
-    whole = numbers.values == np.floor(numbers.values)
+    # Beyond 2^53 a float64 stands for several whole numbers, so which one was meant cannot be told.
+    whole = (numbers.values == np.floor(numbers.values)) & (np.abs(numbers.values) <= 2.0**53)
     return numbers._replace(values=np.where(whole, numbers.values, 0).astype(np.int64), bad=numbers.bad | ~whole)
 
 
@@ -145,5 +152,28 @@ def _hexadecimal(array: pa.Array, missing: np.ndarray) -> Typed:
     return whole._replace(values=whole.values.view(np.uint64))
 
 
-_WANTED = {"int": "integers", "number": "numbers", "hex": "hexadecimal", "label": "a label", "string": "text"}
+def _times(array: pa.Array, missing: np.ndarray, column: InputColumn | None) -> Typed:
+    assert column is not None
+    assert column.clock is not None
+    if pa.types.is_timestamp(array.type) or pa.types.is_date(array.type):
+        return Typed(*_in_order(seconds_of_arrow(array, column.clock), missing))
+    if column.clock.format == "iso":
+        raise pa.ArrowInvalid("numbers are no ISO times")
+    numbers = _numbers(array, missing)
+    return Typed(*_in_order(seconds_of_numbers(numbers.values, numbers.bad, column.clock), numbers.missing))
+
+
+def _in_order(times: tuple[np.ndarray, np.ndarray], missing: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    values, bad = times
+    return values, missing, bad & ~missing
+
+
+_WANTED = {
+    "time": "times of this format",
+    "int": "integers",
+    "number": "numbers",
+    "hex": "hexadecimal",
+    "label": "a label",
+    "string": "text",
+}
 _NUMERIC = {"int": _integers, "number": _numbers, "hex": _hexadecimal, "label": _numbers}

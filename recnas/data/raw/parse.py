@@ -7,18 +7,20 @@ numbers with NaN for a missing cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from recnas.data.raw.dense import transformed
-from recnas.data.raw.joins import SideTable
+from recnas.data.raw.joins import Side, SideCells, SideTable
 from recnas.data.raw.labels import clicks_of
 from recnas.data.raw.lines import BadLine, LineTable, split_lines
 from recnas.data.raw.recipe import InputColumn, Recipe
-from recnas.data.raw.text_columns import Cells, StringKeys
+from recnas.data.raw.sections import TimeOrder
+from recnas.data.raw.text_columns import PAD, Cells, StringKeys
+from recnas.data.raw.times import DAY, parts_of
 from recnas.data.raw.typed import PARSERS, Typed, cut_suffix, typed_cells, with_words
 from recnas.data.raw.weights import weights_of
 
@@ -44,10 +46,12 @@ class Chunk:
     label: np.ndarray  # [n] uint8
     weight: np.ndarray | None = None  # float32 [n], where rows have weights
     dense: dict[str, np.ndarray] = field(default_factory=dict)  # [n], see `dense.transformed`
-    keys: dict[str, np.ndarray] = field(default_factory=dict)  # uint32 or uint64 [n]
+    keys: dict[str, np.ndarray] = field(default_factory=dict)  # uint32 or uint64 [n]; float64 of buckets
     missing: dict[str, np.ndarray] = field(default_factory=dict)  # bool [n], only where there are any
     strings: dict[str, StringKeys] = field(default_factory=dict)
-    time: np.ndarray | None = None  # int64 [n], days
+    time: np.ndarray | None = None  # int64 [n], seconds, where the recipe has a column of times
+    group: np.ndarray | None = None  # uint64 [n], where rows that belong together stay in one split
+    grouped: np.ndarray | None = None  # bool [n], False where a row belongs to none; None if all do
     bad: list[BadLine] = field(default_factory=list)
     not_clicks: tuple[int, ...] = ()  # which of 0 and -1 stand for "no click"
 
@@ -81,8 +85,53 @@ def rows_of_text(
         text = text[text.find(b"\n") + 1 :] if b"\n" in text else b""
     if not text:
         return None
-    table = split_lines(text, recipe.separator, len(columns), recipe.quote, most_bad)
+    table = split_lines(text, recipe.separator, len(columns), recipe.quote, most_bad, recipe.line_breaks)
     return RawRows(table.line, table.lines, *_text_reader(table, columns, recipe, inputs, numbers), table.bad)
+
+
+def with_partitions(rows: RawRows, partitions: Mapping[str, str]) -> RawRows:
+    """Rows that also have the columns in the names of their folder, each with the same cell in every row."""
+
+    def read(name: str, kind: str, column: InputColumn | None) -> Typed:
+        if name not in partitions:
+            return rows.read(name, kind, column)
+        cell = partitions[name].encode()
+        text = np.frombuffer(bytes(PAD) + cell + bytes(PAD), np.uint8)
+        one = typed_cells(Cells(text, np.array([PAD]), np.array([PAD + len(cell)])), kind, column)
+        values, missing, bad = (np.repeat(array, len(rows.line)) for array in (one.values, one.missing, one.bad))
+        return Typed(values, missing, bad, None if one.strings is None else one.strings._replace(keys=values))
+
+    def show(name: str, row: int) -> str:
+        return partitions[name] if name in partitions else rows.show(name, row)
+
+    return rows._replace(read=read, show=show)
+
+
+def _with_joined(rows: RawRows, recipe: Recipe, sides: Mapping[str, Side]) -> RawRows:
+    """Rows that also have the columns that joins add, read by the rules of the raw file's own."""
+    added = {name: join for join in recipe.joins for name in join.add}
+    if not added:
+        return rows
+    keys: dict[str, np.ndarray] = {}
+
+    def cells_of(name: str) -> Cells:
+        join = added[name]
+        if join.key not in keys:
+            key = InputColumn(name=join.key, source=join.key, kind="string")
+            keys[join.key] = rows.read(join.key, "string", key).values
+        side = sides[join.file]
+        assert isinstance(side, SideCells)
+        return side.at(keys[join.key], name)
+
+    def read(name: str, kind: str, column: InputColumn | None) -> Typed:
+        return typed_cells(cells_of(name), kind, column) if name in added else rows.read(name, kind, column)
+
+    def show(name: str, row: int) -> str:
+        if name not in added:
+            return rows.show(name, row)
+        return cells_of(name).bytes_of(row)[:100].decode("utf-8", "replace") + f" of {added[name].file}"
+
+    return rows._replace(read=read, show=show)
 
 
 _TILE_CELLS = 24_576  # cells parsed at a time: their words stay in the second-level cache
@@ -106,17 +155,23 @@ def _text_reader(
     found = [position[name] for name in (recipe.label.column, *weight, *numbers) if name in position]
     if found:  # rows that are only to be predicted need no label
         groups["number", None] = found
-    if recipe.time is not None and recipe.time.column is not None:
+    if recipe.time is not None and recipe.time.column in position and recipe.time.format == "yymmddhh":
         groups.setdefault(("int", None), []).append(position[recipe.time.column])
     for column in inputs:
-        if column.kind != "string":
-            group = groups.setdefault((column.kind, column.suffix), [])
+        if column.kind not in ("string", "time") and column.source in position:
+            group = groups.setdefault((column.read_kind, column.suffix), [])
             if position[column.source] not in group:
                 group.append(position[column.source])
+    times: dict[Any, Typed] = {}
     parsed = {key: _parse_group(table, key[0], key[1], sorted(columns)) for key, columns in groups.items()}
 
     def read(name: str, kind: str, column: InputColumn | None) -> Typed:
         cells = table.cells(position[name])
+        if kind == "time" and column is not None:  # an hour, a weekday and the split come of one column
+            key = (name, column.clock, column.missing, column.suffix)
+            if key not in times:
+                times[key] = typed_cells(cells, kind, column)
+            return times[key]
         if kind == "string":
             return typed_cells(cells, kind, column)
         if column is not None and column.suffix:
@@ -158,7 +213,7 @@ def parse_rows(
     recipe: Recipe,
     inputs: list[InputColumn],
     rows: RawRows,
-    sides: dict[str, SideTable],
+    sides: Mapping[str, Side],
     most_bad: int | None = None,
 ) -> Chunk:
     """Parse the label and every input of `rows`.
@@ -166,6 +221,7 @@ def parse_rows(
     Args:
         most_bad: how many bad rows are listed, the first one among them; the others are only left out. None lists all.
     """
+    rows = _with_joined(rows, recipe, sides)
     read = rows.read
     reasons: dict[int, tuple[str, str]] = {}  # row -> (column, reason), the first fault of each row
     left_out = np.zeros(len(rows.line), dtype=bool)
@@ -190,24 +246,37 @@ def parse_rows(
         for bad, reason in faults:
             note(bad, recipe.weight.column, reason)
     if recipe.time is not None and recipe.time.column is not None:
-        hour = read(recipe.time.column, "int", None)
-        note(hour.bad | hour.missing | _bad_hour(hour.values), recipe.time.column, NOT_A_TIME)
-        chunk.time = _day_number(np.where(hour.bad, 0, hour.values))
+        chunk.time, no_time = _time_of_rows(read, recipe.time)
+        note(no_time, recipe.time.column, not_a_time(recipe.time.format))
+    if recipe.group is not None:
+        of_rows = read(recipe.group, "string", None)
+        note(of_rows.bad, recipe.group, _NOT_OF_THE_KIND["string"])
+        chunk.group = of_rows.values.astype(np.uint64, copy=True)
+        chunk.grouped = ~of_rows.missing if of_rows.missing.any() else None
     for column in inputs:
-        typed = read(column.source, column.kind, column)
-        note(typed.bad, column.source, _NOT_OF_THE_KIND[column.kind])
+        typed = read(column.source, column.read_kind, column)
+        note(typed.bad, column.source, _fault_of(column))
         values, missing = typed.values, typed.missing
         if column.is_dense:
             chunk.dense[column.name], too_large = transformed(values, missing | typed.bad, column)
             note(too_large, column.source, "too large for a 32-bit number")
             continue
-        if column.derivation is not None:
+        if column.kind == "time":
+            values = parts_of(np.where(missing | typed.bad, 0, values), str(column.derivation))
+        elif column.derivation is not None:
             note(_bad_hour(values) & ~missing, column.source, NOT_A_TIME)
             values = _derived(np.where(missing | typed.bad | _bad_hour(values), 0, values), column.derivation)
         if column.join is not None:
-            values, absent = sides[column.join].look_up(values, column.join_column)
+            side = sides[column.join]
+            assert isinstance(side, SideTable)
+            values, absent = side.look_up(values, column.join_column)
             missing = missing | absent
-        if typed.strings is not None:
+        if column.kind == "bucket":
+            chunk.keys[column.name] = np.where(missing | typed.bad, 0.0, values)
+            if missing.any():
+                chunk.missing[column.name] = missing
+            continue
+        if typed.strings is not None and column.has_vocabulary:
             chunk.strings[column.name] = typed.strings
         chunk.keys[column.name] = _narrow(values.view(np.uint64), column.kind)
         if missing.any():
@@ -220,12 +289,34 @@ def parse_rows(
     return chunk
 
 
+def not_a_time(form: str) -> str:
+    return NOT_A_TIME if form == "yymmddhh" else f"not a time ({form})"
+
+
+def _fault_of(column: InputColumn) -> str:
+    return _NOT_OF_THE_KIND[column.read_kind] if column.clock is None else not_a_time(column.clock.format)
+
+
+def _time_of_rows(read: ReadColumn, time: TimeOrder) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds since 1970 on the clock of the recipe, and which rows have no time."""
+    assert time.column is not None
+    if time.format == "yymmddhh":
+        hour = read(time.column, "int", None)
+        bad = hour.bad | hour.missing | _bad_hour(hour.values)
+        values = np.where(hour.bad, 0, hour.values)
+        return _day_number(values) * DAY + values % 100 * 3600, bad
+    column = InputColumn(name=time.column, source=time.column, kind="time", clock=time.clock)
+    found = read(time.column, "time", column)
+    return found.values, found.bad | found.missing
+
+
 def _keep_rows(chunk: Chunk, keep: np.ndarray) -> None:
     chunk.line, chunk.label = chunk.line[keep], chunk.label[keep]
     if chunk.weight is not None:
         chunk.weight = chunk.weight[keep]
-    if chunk.time is not None:
-        chunk.time = chunk.time[keep]
+    for name in ("time", "group", "grouped"):
+        if getattr(chunk, name) is not None:
+            setattr(chunk, name, getattr(chunk, name)[keep])
     for columns in (chunk.dense, chunk.keys, chunk.missing):
         for name in columns:
             columns[name] = columns[name][keep]
@@ -239,10 +330,10 @@ def _narrow(keys: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _day_number(hour: np.ndarray) -> np.ndarray:
-    """Days since 2000-01-01 of integers YYMMDDHH."""
+    """Days since 1970-01-01 of integers YYMMDDHH."""
     day, month, year = hour // 100 % 100, hour // 10_000 % 100, hour // 1_000_000
     months = ((2000 + year) * 12 + np.clip(month, 1, 12) - 1 - 1970 * 12).astype("datetime64[M]")
-    return (months.astype("datetime64[D]") - np.datetime64("2000-01-01")).astype(np.int64) + day - 1
+    return months.astype("datetime64[D]").astype(np.int64) + day - 1
 
 
 def _bad_hour(hour: np.ndarray) -> np.ndarray:
@@ -253,4 +344,4 @@ def _bad_hour(hour: np.ndarray) -> np.ndarray:
 def _derived(hour: np.ndarray, how: str) -> np.ndarray:
     if how == "yymmddhh-hour":
         return hour % 100
-    return (_day_number(hour) + 5) % 7  # 2000-01-01 was a Saturday; Monday is 0
+    return parts_of(_day_number(hour) * DAY, "weekday")

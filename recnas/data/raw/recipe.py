@@ -13,127 +13,38 @@ Shipped recipes live in `datasets/<name>/recipe.yaml`; a user's own file needs n
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from recnas.config import Settings, check_settings, nearest, read_yaml
-from recnas.data.raw.serving import LARGEST, TRANSFORMS
+from recnas.data.raw.sections import (
+    Clock,
+    DenseGroup,
+    Derivation,
+    Grown,
+    Join,
+    Label,
+    SparseGroup,
+    Standardise,
+    TimeOrder,
+    Weight,
+    check_shares,
+    expand_names,
+    zone_offset,
+)
+from recnas.data.raw.serving import TRANSFORMS
 from recnas.errors import ConfigError
 from recnas.names import name_fault
 from recnas.resources import resource_dir
 
-SparseKind = Literal["hex", "int", "string"]
-if TYPE_CHECKING:
-    Transform = str
-else:
-    Transform = Literal[tuple(TRANSFORMS)]
-# Subtract the mean and divide by the standard deviation of the training rows; auto: if they are not of the size of one.
-Standardise = Literal["auto"] | bool
-# What a derived column makes of its source, an integer YYMMDDHH.
-Derivation = Literal["yymmddhh-hour", "yymmddhh-weekday"]
-
 # Cells of dense and int columns that count as missing, beside empty ones and what a recipe lists.
 MISSING_NUMBERS = ("NA", "NaN", "nan", "null", "NULL", "None", "N/A")
 
-MOST_COLUMNS = 100_000
-_RANGE = re.compile(r"^(.*\D|)(\d+)\.\.(?:\1)?(\d+)$")
 
-
-def expand_names(names: list[str]) -> tuple[str, ...]:
-    """`["label", "I1..I3"]` becomes `("label", "I1", "I2", "I3")`; so does `"I1..3"`."""
-    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise ValueError("must be a list of names")
-    out: list[str] = []
-    for name in names:
-        match = _RANGE.match(name)
-        if match:
-            prefix, low, high = match[1], int(match[2][-12:]), int(match[3][-12:])
-            if high - low >= MOST_COLUMNS or len(match[3]) > 12:
-                raise ValueError(f"{name} stands for more than {MOST_COLUMNS:,} columns")
-            out += [f"{prefix}{i}" for i in range(low, high + 1)]
-        else:
-            out.append(name)
-        if len(out) > MOST_COLUMNS:
-            raise ValueError(f"more than {MOST_COLUMNS:,} columns")
-    return tuple(out)
-
-
-class Label(Settings):
-    """A click is 1, yes, true, t or y; with `at_least` a number that large."""
-
-    column: str
-    at_least: float | None = None
-
-    @property
-    def fault(self) -> str:
-        return "the label is not 0 or 1" if self.at_least is None else "the label is not a number"
-
-
-class Weight(Settings):
-    """How much a row counts, in training and in every metric: a number from 0 on."""
-
-    column: str
-
-
-class DenseGroup(Settings):
-    """Numeric columns. A missing cell becomes `fill`, after the transform and the standardising."""
-
-    columns: tuple[str, ...]
-    transform: Transform = "log1p"
-    fill: float = Field(0.0, ge=-LARGEST, le=LARGEST)  # of a 32-bit number
-    optional: bool = False  # left out unless asked for by name (--with)
-    missing: tuple[str, ...] = ()  # added to MISSING_NUMBERS
-    standardise: Standardise | None = None  # None: the recipe's
-
-    _expand = field_validator("columns", mode="before")(expand_names)
-
-
-class SparseGroup(Settings):
-    """Categorical columns. Cells equal to one of `missing`, and empty cells, share the missing id."""
-
-    columns: tuple[str, ...]
-    kind: SparseKind = "string"
-    missing: tuple[str, ...] = ()
-    min_count: int | None = Field(None, ge=1)
-    optional: bool = False
-    suffix: str | None = None  # cut off the end of every cell, as ":1" in libfm files
-    derive: dict[str, Derivation] | None = None  # new column name -> what is made of the source column
-
-    _expand = field_validator("columns", mode="before")(expand_names)
-
-    @model_validator(mode="after")
-    def _derive_from_one(self) -> SparseGroup:
-        if self.derive is not None and (len(self.columns) != 1 or self.kind != "int"):
-            raise ValueError("derive needs exactly one source column of kind int")
-        return self
-
-
-class Join(Settings):
-    """A side file looked up by an integer key, as the user profiles of KDD Cup 2012."""
-
-    file: str  # found beside the raw file, or named by --side
-    key: str  # column of the main file, and first column of the side file
-    columns: tuple[str, ...]  # categorical integer columns that follow the key in the side file
-
-
-class TimeOrder(Settings):
-    """When rows happened: a column YYMMDDHH, or the row order cut into equal days."""
-
-    column: str | None = None
-    days: int | None = Field(None, ge=3)
-
-    @model_validator(mode="after")
-    def _one_of(self) -> TimeOrder:
-        if (self.column is None) == (self.days is None):
-            raise ValueError("give either column (an integer YYMMDDHH) or days (rows are in time order)")
-        return self
-
-
-class Recipe(Settings):
+class Recipe(Grown):
     """Everything `prepare` needs to know about a kind of raw file."""
 
     name: str
@@ -141,6 +52,7 @@ class Recipe(Settings):
     format: Literal["text", "parquet"] = "text"
     separator: str = "\t"
     quote: bool = False  # cells may be wrapped in double quotes
+    line_breaks: bool = False  # cells in quotes may hold line breaks
     header: bool = False
     columns: tuple[str, ...] = ()  # in file order; with a header or Parquet it may be left out
     label: Label
@@ -150,11 +62,17 @@ class Recipe(Settings):
     standardise: Standardise = "auto"  # of dense columns whose group does not say
     joins: tuple[Join, ...] = ()
     time: TimeOrder | None = None
+    partitions: tuple[str, ...] = ()  # columns that are no part of the files but of their folders, as dt=2024-03-01
     min_count: int = Field(1, ge=1)
     protocol: str = "random-8-1-1"
+    shares: tuple[float, float, float] | None = None  # of train, valid and test, for protocols that take any
+    group: str | None = None  # column whose values are never in two splits, for the protocol group
+    negatives: float | None = Field(None, gt=0, lt=1)  # share of the training rows without a click that are kept
     expected_rows: int | None = None
     source: str = ""  # where the raw file comes from, for people
 
+    later = ("weight", "shares", "group", "negatives", "line_breaks", "partitions")
+    _shares = field_validator("shares")(check_shares)
     _expand = field_validator("columns", mode="before")(expand_names)
 
     @field_validator("separator")
@@ -168,6 +86,8 @@ class Recipe(Settings):
     def _consistent(self) -> Recipe:
         if self.format == "text" and not self.header and not self.columns:
             raise ValueError("columns is required for a text file without a header")
+        if self.line_breaks and not (self.quote and self.format == "text"):
+            raise ValueError("line_breaks are of cells in quotes: set quote: true too, of a text file")
         if self.weight is not None and self.weight.column == self.label.column:
             raise ValueError(f"the label {self.label.column} cannot be the weight too")
         names = [column.name for column in self.input_columns(with_optional=True)]
@@ -176,6 +96,9 @@ class Recipe(Settings):
         repeated = sorted(name for name, count in Counter(names).items() if count > 1)
         if repeated:
             raise ValueError(f"inputs named twice: {', '.join(repeated)}")
+        twice = sorted(name for name, count in Counter([*self.columns, *self.beside]).items() if count > 1)
+        if twice and (self.partitions or any(join.add for join in self.joins)):
+            raise ValueError(f"columns that come from two places: {', '.join(twice)}")
         for what, given in (
             ("recipe", [self.name]),
             ("column", names),
@@ -185,10 +108,29 @@ class Recipe(Settings):
                 if fault := name_fault(name):
                     raise ValueError(f"the name {name!r} of a {what} {fault}")
         if self.columns:
-            unknown = sorted(set(self.sources(with_optional=True)) - set(self.columns))
+            unknown = sorted(set(self.sources(with_optional=True)) - set(self.columns) - set(self.beside))
             if unknown:
                 raise ValueError(f"inputs that are not in columns: {', '.join(unknown)}")
         return self
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Columns that rows have and raw files have not: of side files, and of the names of folders."""
+        return (*self.partitions, *(name for join in self.joins for name in join.add))
+
+    def in_files(self, inputs: list[InputColumn] | None = None) -> list[str]:
+        """Raw columns that must be in the files: those that are read, or those of some inputs; and keys of side files."""
+        names = self.sources() if inputs is None else [column.source for column in inputs]
+        keys = [join.key for join in self.joins if set(join.add) & set(names)]
+        return [name for name in dict.fromkeys([*names, *keys]) if name not in self.beside]
+
+    def beside_lines(self, inputs: list[InputColumn]) -> list[str]:
+        """Inputs that a line of the file does not hold: looked up in a side file, or part of the folder's name."""
+        return [column.name for column in inputs if column.join or column.source in self.beside]
+
+    @property
+    def weighs_rows(self) -> bool:
+        return self.weight is not None or self.negatives is not None
 
     def input_columns(self, with_optional: bool | tuple[str, ...] = False) -> list[InputColumn]:
         """All model inputs in order, dense first. `with_optional` names optional columns to keep."""
@@ -202,22 +144,25 @@ class Recipe(Settings):
 
         found: list[InputColumn] = []
         for dense in self.dense:
+            for name in dense.columns:
+                if kept(dense, name):
+                    found += self._of_number(dense, name)
+        for dense in self.dense:
             found += [
                 InputColumn(
-                    name=name,
+                    name=f"{name}_bucket",
                     source=name,
-                    kind="number",
-                    transform=dense.transform,
-                    fill=dense.fill,
+                    kind="bucket",
                     missing=MISSING_NUMBERS + dense.missing,
-                    standardise=self.standardise if dense.standardise is None else dense.standardise,
+                    buckets=dense.buckets,
+                    edges=dense.edges,
                 )
                 for name in dense.columns
-                if kept(dense, name)
+                if dense.embed and kept(dense, name)
             ]
         for group in self.sparse:
             common: dict[str, Any] = {
-                "missing": (MISSING_NUMBERS if group.kind == "int" else ()) + group.missing,
+                "missing": (MISSING_NUMBERS if group.kind in ("int", "time") else ()) + group.missing,
                 "min_count": group.min_count,
                 "suffix": group.suffix,
             }
@@ -225,9 +170,23 @@ class Recipe(Settings):
                 if not kept(group, name):
                     continue
                 if group.derive:
+                    clock = self.clock_of(group) if group.kind == "time" else None
                     found += [
-                        InputColumn(name=new, source=name, kind="int", derivation=how, **common)
+                        InputColumn(name=new, source=name, kind=group.kind, derivation=how, clock=clock, **common)
                         for new, how in group.derive.items()
+                    ]
+                elif group.hash is not None:
+                    found += [
+                        InputColumn(
+                            name=name if group.hashes == 1 else f"{name}_{number + 1}",
+                            source=name,
+                            kind=group.kind,
+                            hash=group.hash,
+                            hash_seed=group.hash_seed,
+                            hash_number=number,
+                            **common,
+                        )
+                        for number in range(group.hashes)
                     ]
                 else:
                     found.append(InputColumn(name=name, source=name, kind=group.kind, **common))
@@ -246,6 +205,39 @@ class Recipe(Settings):
             ]
         return found
 
+    def _of_number(self, group: DenseGroup, name: str) -> list[InputColumn]:
+        """The dense inputs of a numeric column: the number and, if asked for, whether it is there."""
+        missing = MISSING_NUMBERS + group.missing
+        standardise = self.standardise if group.standardise is None else group.standardise
+        if TRANSFORMS[group.transform].fitted is not None:
+            standardise = False
+        number = InputColumn(
+            name=name,
+            source=name,
+            kind="number",
+            transform=group.transform,
+            fill=group.fill,
+            missing=missing,
+            standardise=True if group.transform == "standardise" else standardise,
+            buckets=group.buckets,
+            edges=group.edges,
+        )
+        # Every number becomes 0, and what is missing is filled with 1.
+        there = InputColumn(
+            name=f"{name}_missing", source=name, kind="number", transform="indicator", fill=1.0, missing=missing
+        )
+        return [number, there] if group.indicator else [number]
+
+    def clock_of(self, group: SparseGroup) -> Clock:
+        """How the times of a group are written: as it says itself, or as the recipe says when rows happened."""
+        if group.format is not None and group.zone is not None:
+            return Clock(format=group.format, offset=zone_offset(group.zone))
+        if self.time is None or self.time.column != group.columns[0] or self.time.format == "yymmddhh":
+            raise ValueError(
+                f"the times of {group.columns[0]} need a format and a zone, as format: epoch-seconds, zone: '+00:00'"
+            )
+        return self.time.clock
+
     def optional_names(self) -> list[str]:
         groups: list[DenseGroup | SparseGroup] = [*self.dense, *self.sparse]
         return [name for group in groups if group.optional for name in group.columns]
@@ -257,7 +249,10 @@ class Recipe(Settings):
             names.append(self.weight.column)
         if self.time and self.time.column:
             names.append(self.time.column)
+        if self.group is not None:
+            names.append(self.group)
         names += [column.source for column in self.input_columns(with_optional)]
+        names += [join.key for join in self.joins if set(join.add) & set(names)]
         return list(dict.fromkeys(names))
 
 
@@ -266,20 +261,46 @@ class InputColumn(Settings):
 
     name: str
     source: str
-    kind: Literal["number", "hex", "int", "string"]
-    transform: Transform = "none"
+    kind: Literal["number", "hex", "int", "string", "time", "bucket"]
+    transform: str = "none"
     fill: float = 0.0
     standardise: Standardise = False
     missing: tuple[str, ...] = ()
     min_count: int | None = None
     suffix: str | None = None
     derivation: Derivation | None = None
+    clock: Clock | None = None  # of kind time
+    buckets: int = 10
+    edges: tuple[float, ...] | None = None  # None: fitted on the training rows
+    hash: int | None = None  # rows
+    hash_seed: int = 0
+    hash_number: int = 0
     join: str | None = None
     join_column: int = 0
 
     @property
     def is_dense(self) -> bool:
         return self.kind == "number"
+
+    @property
+    def read_kind(self) -> str:
+        """What its cells are."""
+        return "number" if self.kind == "bucket" else self.kind
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether its numbers are compared with edges."""
+        return self.kind == "bucket" or TRANSFORMS[self.transform].fitted is not None
+
+    @property
+    def has_vocabulary(self) -> bool:
+        """Whether ids are looked up; others are computed."""
+        return not self.is_dense and self.hash is None and self.kind != "bucket"
+
+    @property
+    def value_kind(self) -> str:
+        """Of what the vocabulary holds: hours and weekdays are whole numbers."""
+        return "int" if self.kind == "time" else self.kind
 
 
 def shipped_recipes() -> dict[str, Path]:

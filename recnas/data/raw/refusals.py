@@ -6,7 +6,7 @@ import json
 
 from recnas.data.raw.labels import label_hint
 from recnas.data.raw.lines import BadLine
-from recnas.data.raw.parse import NOT_A_NUMBER, NOT_A_TIME, NOT_AN_INTEGER
+from recnas.data.raw.parse import NOT_A_NUMBER, NOT_A_TIME, NOT_AN_INTEGER, not_a_time
 from recnas.data.raw.recipe import Recipe
 from recnas.data.raw.sources import Source
 from recnas.data.raw.weights import FAULTS
@@ -14,6 +14,12 @@ from recnas.errors import DataError
 
 _SHOWN = 80  # characters
 _FEW_WORDS = 5  # different cells that are no numbers: more of them are not words for "missing"
+
+_TIME_HINTS = {
+    "epoch-seconds": "are seconds since 1970, from 1900 to 2199; numbers of 13 digits are epoch-milliseconds",
+    "epoch-milliseconds": "are milliseconds since 1970, of 12 digits or more; numbers of 10 digits are epoch-seconds",
+    "iso": "look like 2024-03-01, 2024-03-01 17:05:00 or 2024-03-01T17:05:00.250+01:00",
+}
 
 
 def no_rows(source: Source) -> DataError:
@@ -24,7 +30,7 @@ def bad_line(recipe: Recipe, source: Source, lines_before: int, faults: list[Bad
     """The first of a block's `faults`; the others tell which labels are not understood."""
     fault = faults[0]
     number = lines_before + fault.line + 1 + (1 if recipe.header and recipe.format == "text" else 0)
-    place = f"{'row' if recipe.format == 'parquet' else 'line'} {number:,}"
+    place = f"{'row' if recipe.format == 'parquet' or recipe.line_breaks else 'line'} {number:,}"
     column = f", column {fault.column}" if fault.column else ""
     skip = "leave such rows out (they are listed in rejects.tsv and counted): --on-error skip"
     hint = _hint(recipe, faults)
@@ -74,9 +80,13 @@ def _hint(recipe: Recipe, faults: list[BadLine]) -> str | None:
         if recipe.time is None or recipe.time.column != first.column:
             return None
         return (
-            "Times are integers YYMMDDHH, such as 24030117. For others, sort the file by time and let its order tell:\n"
-            "     time: {days: 10}\n     Or do without time: protocol: random-8-1-1"
+            "Times are integers YYMMDDHH, such as 24030117. For others, say which, and on which clock days begin:\n"
+            f"     time: {{column: {first.column}, format: epoch-seconds, zone: '+00:00'}}   (or epoch-milliseconds, iso)\n"
+            "     Or, if the file is in time order: time: {days: 10}\n     Or do without time: protocol: random-8-1-1"
         )
+    for form, others in _TIME_HINTS.items():
+        if first.reason == not_a_time(form):
+            return f"Times of the format {form} {others}. The format stands in the recipe, under `time` or in the group of {first.column}."
     if first.reason in (NOT_A_NUMBER, NOT_AN_INTEGER):
         if len(texts) > _FEW_WORDS:
             kind = "under sparse" if first.reason == NOT_A_NUMBER else "to a group of kind: string"

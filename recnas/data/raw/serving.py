@@ -1,7 +1,7 @@
 """How a raw row becomes the inputs of a model: numbers for the dense columns, ids for the sparse ones.
 
-Python's standard library only. `recnas export` copies this file, as it is, beside the model it writes, so that
-what is served and what was trained follow one set of rules. `model` is the content of model.json.
+Python's standard library only, and values.py. `recnas export` copies both beside the model it writes, so that what is
+served and what was trained follow one set of rules. `model` is the content of model.json.
 
     reader = RowReader(model, Vocabularies(folder, model))
     for dense, ids in reader.rows(b"0,3.50,\"London, UK\"\n"): ...
@@ -12,30 +12,29 @@ A row is a line of the raw file or a JSON object {column: cell}:
     an object      every column the model reads; null or "" is a missing cell
 
 A cell is missing if it is empty, or equal to one of its column's `missing` texts, as text or as a number.
-Numbers are transformed, then standardised if `statistics.applied`; a missing one becomes `fill` after that.
-A category is looked up in its vocabulary as text, written in one way whatever way the cell is:
+Numbers are transformed, then replaced by what their column's `edges` say, or standardised if `statistics.applied`; a missing one becomes `fill` after that.
+A category with `hash` has the row that its hash falls into, another one is looked up in its vocabulary as text, written in one way whatever way the cell is:
 
     hex      lower case, at least 8 digits: `1F` is `0000001f`
     int      decimal without leading zeros, as a signed 64-bit number: 2^64 - 1 is `-1`
     string   the cell itself
+    time     read as its column's `time` says, then as the derived hour, weekday (Monday 0) or day of the month
 """
 
 from __future__ import annotations
 
+import bisect
 import csv
 import difflib
 import json
 import math
-import re
 from collections.abc import Callable
-from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-LARGEST = 3.4028234663852886e38  # of a 32-bit float
-_INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
-_HEX = re.compile(r"[0-9a-fA-F]{1,16}", re.ASCII)
+from recnas.data.raw.values import DERIVATIONS, key_of, kind_of, number_of, row_of_hash
 
+LARGEST = 3.4028234663852886e38  # of a 32-bit float
 Inputs = tuple[list[float], list[int]]  # dense, ids
 LookUp = Callable[[str, str], "int | None"]  # (column, value as text) -> id, None if the vocabulary has it not
 
@@ -54,53 +53,56 @@ def split_line(line: str, separator: str, quote: bool) -> list[str]:
         raise RowError("a quote that does not close on its line") from None
 
 
-def number_of(cell: str) -> float | None:
-    """A finite decimal number, or None."""
-    try:
-        number = float(cell.encode("utf-8", "surrogatepass"))
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and "_" not in cell else None
+def whole_records(lines: list[str]) -> list[str]:
+    """Lines of a file whose cells in quotes may hold line breaks, put together where a quote is still open."""
+    found: list[str] = []
+    is_open = False
+    for line in lines:
+        if is_open:
+            found[-1] += "\n" + line
+        else:
+            found.append(line)
+        if line.count('"') % 2 and (is_open or not line.lstrip().startswith("{")):
+            is_open = not is_open
+    return found
 
 
-def integer_of(cell: str) -> str | None:
-    """A whole number of 64 bits as signed decimal text, or None."""
-    if not _INTEGER.fullmatch(cell) or not -(2**63) <= int(cell) < 2**64:
-        return None
-    return str((int(cell) + 2**63) % 2**64 - 2**63)
+class Fitted(NamedTuple):
+    """What is made of a number by `edges`, rising numbers found on the training rows (or given); instead of standardising."""
+
+    number: Callable[[float, list[float]], float]
+    column: Callable[[Any, Any, Any], Any]  # (numpy, values with NaN, edges)
+    undo: Callable[[float, list[float]], float]
 
 
-def hexadecimal_of(cell: str) -> str | None:
-    """Up to 16 hexadecimal digits in lower case, at least 8 of them, or None."""
-    return f"{int(cell, 16):08x}" if _HEX.fullmatch(cell) else None
+def _rank(x: float, edges: list[float]) -> float:
+    """Which share of the training rows is below x: `edges` are their quantiles, equal ones where a value is frequent."""
+    low, high, last = bisect.bisect_left(edges, x), bisect.bisect_right(edges, x), max(1, len(edges) - 1)
+    if high > low:
+        return (low + high - 1) / 2 / last
+    if low in (0, len(edges)):
+        return 0.0 if low == 0 else 1.0
+    return (low - 1 + (x - edges[low - 1]) / (edges[low] - edges[low - 1])) / last
 
 
-def text_of(cell: str) -> str | None:
-    """The cell itself, or None if it is not valid text."""
-    try:
-        cell.encode("utf-8")
-    except UnicodeEncodeError:
-        return None
-    return cell
+def _ranks(np: Any, x: Any, edges: Any) -> Any:
+    edges, last = np.asarray(edges, dtype=np.float64), max(1, len(edges) - 1)
+    if not len(edges):
+        return np.where(np.isnan(x), x, 0.0)
+    low, high = np.searchsorted(edges, x, side="left"), np.searchsorted(edges, x, side="right")
+    inside = np.clip(low, 1, len(edges) - 1) if len(edges) > 1 else np.zeros(len(x), int)
+    step = edges[inside] - edges[inside - 1]
+    between = inside - 1 + (x - edges[inside - 1]) / np.where(step > 0, step, 1.0)
+    out = np.where(
+        high > low, (low + high - 1) / 2, np.where(low == 0, 0.0, np.where(low == len(edges), last, between))
+    )
+    return np.where(np.isnan(x), np.nan, out / last)
 
 
-def hour_of(value: str) -> str | None:
-    """Hour of the day of an integer YYMMDDHH, or None."""
-    return None if _day_and_hour(value) is None else str(int(value) % 100)
-
-
-def weekday_of(value: str) -> str | None:
-    """Weekday of an integer YYMMDDHH, Monday 0, or None."""
-    day = _day_and_hour(value)
-    return None if day is None else str(day.weekday())
-
-
-def _day_and_hour(value: str) -> date | None:
-    number = int(value)
-    hour, day, month, year = number % 100, number // 100 % 100, number // 10**4 % 100, number // 10**6
-    if number < 0 or year > 99 or not (1 <= month <= 12 and 1 <= day <= 31 and hour <= 23):
-        return None
-    return date(2000 + year, month, 1) + timedelta(day - 1)
+def _number_at(rank: float, edges: list[float]) -> float:
+    place = min(max(rank, 0.0), 1.0) * (len(edges) - 1)
+    low = min(int(place), max(0, len(edges) - 2))
+    return edges[low] + (place - low) * (edges[min(low + 1, len(edges) - 1)] - edges[low]) if edges else 0.0
 
 
 class Transform(NamedTuple):
@@ -109,7 +111,15 @@ class Transform(NamedTuple):
     number: Callable[[float], float]
     column: Callable[[Any, Any], Any]  # (numpy, float64 values): the same, without a call per number
     undo: Callable[[float], float]  # a number that the transform makes this one of
+    fitted: Fitted | None = None  # what is then made of it by edges
     drops_sign: bool = False  # negative numbers become 0; `column` makes them -0.0, so that they can be counted
+
+
+def _in_bucket(bucket: int, edges: list[float]) -> float:
+    """A number of a bucket."""
+    if not edges or bucket == len(edges):
+        return edges[-1] if edges else 0.0
+    return edges[0] - abs(edges[0]) - 1.0 if bucket == 0 else edges[bucket - 1]
 
 
 TRANSFORMS = {
@@ -126,13 +136,22 @@ TRANSFORMS = {
         lambda np, x: np.where(x > 2, np.floor(np.log(np.maximum(x, 1.0)) ** 2), x),
         lambda y: math.exp(math.sqrt(y + 0.5)) if y > 2 else y,
     ),
+    "standardise": Transform(lambda x: x, lambda np, x: x, lambda y: y),
+    "quantile": Transform(lambda x: x, lambda np, x: x, lambda y: y, Fitted(_rank, _ranks, _number_at)),
+    # In which bucket between the edges, from 0 to 1; an edge belongs to the upper one.
+    "bucketise": Transform(
+        lambda x: x,
+        lambda np, x: x,
+        lambda y: y,
+        Fitted(
+            lambda x, edges: bisect.bisect_right(edges, x) / max(1, len(edges)),
+            lambda np, x, edges: np.where(np.isnan(x), x, np.searchsorted(edges, x, side="right") / max(1, len(edges))),
+            lambda y, edges: _in_bucket(round(y * len(edges)), edges),
+        ),
+    ),
+    # Of a column that says whether another one is missing, for which its `fill` is 1.
+    "indicator": Transform(lambda x: 0.0, lambda np, x: np.where(np.isnan(x), x, 0.0), lambda y: y),
 }
-KINDS: dict[str, tuple[Callable[[str], str | None], str]] = {
-    "hex": (hexadecimal_of, "hexadecimal"),
-    "int": (integer_of, "an integer"),
-    "string": (text_of, "valid UTF-8"),
-}
-DERIVATIONS: dict[str, Callable[[str], str | None]] = {"yymmddhh-hour": hour_of, "yymmddhh-weekday": weekday_of}
 
 
 class Vocabularies:
@@ -140,7 +159,9 @@ class Vocabularies:
 
     def __init__(self, folder: Path, model: dict[str, Any]) -> None:
         self.first = model["ids"]["first_value"]
-        self.files = {column["name"]: folder / column["vocabulary"] for column in model["sparse"]}
+        self.files = {
+            column["name"]: folder / column["vocabulary"] for column in model["sparse"] if column["vocabulary"]
+        }
         self.read: dict[str, dict[str, int]] = {}
 
     def __call__(self, column: str, value: str) -> int | None:
@@ -158,7 +179,9 @@ class RowReader:
         self.raw = model["raw"]
         self.inputs = [*model["dense"], *model["sparse"]]
         self.sources = list(dict.fromkeys(column["source"] for column in self.inputs))
-        self.joined = [column["name"] for column in model["sparse"] if column["join"]]
+        beside = self.raw.get("beside", [])
+        # What a line of the raw file does not hold.
+        self.joined = [c["name"] for c in self.inputs if c.get("join") or c["source"] in beside]
 
     def rows(self, data: bytes) -> list[Inputs]:
         """All rows of `data`, in order; the first one that cannot be read raises a RowError that names it."""
@@ -168,7 +191,10 @@ class RowReader:
             return [self.from_object(whole)]
         if isinstance(whole, list) and whole and all(isinstance(row, dict) for row in whole):
             return [self.from_object(row) for row in whole]
-        lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+        parts = text.removesuffix("\n").split("\n") if text else []
+        if self.raw.get("line_breaks"):
+            parts = whole_records(parts)
+        lines = [line.removesuffix("\r") for line in parts]
         if not lines:
             raise RowError("there is no row on standard input")
         columns: list[str] = self.raw["columns"]
@@ -204,7 +230,7 @@ class RowReader:
             raise RowError(f"the model was trained on Parquet files, so a row must be a JSON object: {example}")
         if self.joined:
             raise RowError(
-                f"{', '.join(self.joined)} were looked up in another file, so a line of the raw file is not enough; "
+                f"{', '.join(self.joined)} were looked up in another file or name its folder, so a line of the raw file is not enough; "
                 f"give a JSON object: {example}"
             )
         cells = split_line(line, self.raw["separator"], self.raw["quote"])
@@ -257,7 +283,7 @@ class RowReader:
 
     def _text(self, column: dict[str, Any], row: dict[str, Any]) -> str:
         """A cell as the raw file would write it. JSON has types of its own."""
-        cell, kind = row[column["source"]], column.get("kind", "number")
+        cell, kind = row[column["source"]], column.get("kind", "number").replace("bucket", "number")
         if cell is None or isinstance(cell, str):
             return cell or ""
         from_parquet = self.raw["format"] == "parquet"
@@ -285,11 +311,26 @@ class RowReader:
         value = TRANSFORMS[column["transform"]].number(value)
         if abs(value) > LARGEST:
             raise RowError(f"column {column['source']}: too large for a 32-bit number ({cell[:80]!r})")
+        if fitted := TRANSFORMS[column["transform"]].fitted:
+            return fitted.number(value, column["edges"])
         statistics = column["statistics"]
         return (value - statistics["mean"]) / (statistics["std"] or 1.0) if statistics["applied"] else value
 
+    def _bucket(self, column: dict[str, Any], cell: str) -> int:
+        """Of a number that is embedded by its bucket."""
+        ids, value = self.model["ids"], number_of(cell)
+        if cell == "" or (value is None and cell in column["missing"]):
+            return ids["missing"]
+        if value is None:
+            raise RowError(f"column {column['source']}: not a number ({cell[:80]!r})")
+        if any(value == number_of(text) for text in column["missing"]):
+            return ids["missing"]
+        return ids["first_value"] + bisect.bisect_right(column["edges"], value)
+
     def _id(self, column: dict[str, Any], cell: str) -> int:
-        ids, (read, what), text = self.model["ids"], KINDS[column["kind"]], cell
+        if column["kind"] == "bucket":
+            return self._bucket(column, cell)
+        ids, (read, what), text = self.model["ids"], kind_of(column), cell
         if column["suffix"] and cell:
             if not cell.endswith(column["suffix"]):
                 raise RowError(f"column {column['source']}: does not end in {column['suffix']!r} ({cell[:80]!r})")
@@ -305,6 +346,10 @@ class RowReader:
             value = DERIVATIONS[column["derive"]](value)
             if value is None:
                 raise RowError(f"column {column['source']}: not a time YYMMDDHH ({cell[:80]!r})")
+        if "hash" in column:
+            rule = column["hash"]
+            row = row_of_hash(key_of(value, column["kind"]), rule["rows"], rule["seed"], rule["number"])
+            return ids["first_value"] + row
         found = self.look_up(column["name"], value)
         return ids["unknown"] if found is None else found
 

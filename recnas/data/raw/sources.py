@@ -7,12 +7,17 @@ makes an interrupted preparation continue where it stopped.
 
 from __future__ import annotations
 
+import glob
 import gzip
+import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import unquote
+
+import numpy as np
 
 from recnas.errors import ConfigError, DataError
 
@@ -30,6 +35,8 @@ _OTHER_KINDS = {
     b"\xfe\xff": ("text in UTF-16", "Turn it into UTF-8: iconv -f UTF-16 -t UTF-8 OLD > NEW"),
     b"PK\x03\x04": ("a zip archive", "Unpack it first: unzip FILE"),
 }
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # how Spark and Hive name the folder of rows without a value
+STDIN = "-"
 _SKIPPED_NAMES = ("_", ".")  # _SUCCESS, .crc and other marks beside the data of a folder
 
 
@@ -41,6 +48,18 @@ class Source:
     size: int
     modified_ns: int
     split: str | None = None  # train, valid or test, where the files come as a ready split
+    sha256: str | None = None  # of standard input, which has no name and no time
+
+    @property
+    def partitions(self) -> dict[str, str]:
+        """Columns in the names of the folders right above the file, as dt=2024-03-01/hour=17."""
+        found = {}
+        for folder in self.path.parts[-2::-1]:
+            name, equals, value = folder.partition("=")
+            if not (name and equals):
+                break
+            found[name] = "" if value == _NO_VALUE else unquote(value)
+        return found
 
     @property
     def compression(self) -> str | None:
@@ -48,7 +67,9 @@ class Source:
 
     def identity(self) -> dict[str, Any]:
         """What tells that this is still the file that an earlier attempt read."""
-        facts = {"name": self.path.name, "size": self.size, "modified_ns": self.modified_ns}
+        if self.sha256 is not None:
+            return {"name": STDIN, "size": self.size, "sha256": self.sha256}
+        facts: dict[str, Any] = {"name": self.path.name, "size": self.size, "modified_ns": self.modified_ns}
         return facts if self.split is None else {"split": self.split, **facts}
 
 
@@ -109,12 +130,15 @@ def find_sources(paths: list[Path], option: str = "--raw") -> list[Source]:
                     f"{path} is a prepared data set, not raw files.",
                     f"Look at it: recnas inspect {path}. To prepare, give {option} the files it was made from.",
                 )
-            inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith(_SKIPPED_NAMES))
-            if not inside:
-                raise _no_files(path, option)
-            files += inside
+            files += _inside(path, option)
         elif path.exists():
             files.append(path)
+        elif any(character in str(path) for character in "*?["):
+            matches = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
+            if not matches:
+                raise DataError(f"No file matches {path}.", f"Check the pattern given to {option}: ls {path}")
+            for match in matches:
+                files += _inside(match, option) if match.is_dir() else [match]
         else:
             raise DataError(f"There is no file {path}.", f"Check the path given to {option}.")
     sources = []
@@ -126,9 +150,49 @@ def find_sources(paths: list[Path], option: str = "--raw") -> list[Source]:
     return sources
 
 
+def _inside(folder: Path, option: str) -> list[Path]:
+    """The files of a folder in name order; of one with partitions (dt=2024-03-01/) those of all partitions."""
+    items = sorted(item for item in folder.iterdir() if not item.name.startswith(_SKIPPED_NAMES))
+    files = [item for item in items if item.is_file()]
+    parts = [item for item in items if item.is_dir() and "=" in item.name]
+    if not files and not parts:
+        raise _no_files(folder, option)
+    return files or [file for part in parts for file in _inside(part, option)]
+
+
+def read_stdin(folder: Path, stream: IO[bytes]) -> Source:
+    """Standard input as a file in `folder`: rows are read more than once."""
+    if stream.isatty():
+        raise DataError(
+            "--raw - reads standard input, and nothing is piped in.", "For instance: zcat rows.gz | recnas ..."
+        )
+    start = stream.read(4)
+    suffix = {b"PAR1": ".parquet", b"\x28\xb5\x2f\xfd": ".zst"}.get(start, ".gz" if start[:2] == b"\x1f\x8b" else "")
+    folder.mkdir(parents=True, exist_ok=True)
+    path, digest, size = folder / f"rows{suffix}", hashlib.sha256(start), len(start)
+    with open(path, "wb") as out:
+        out.write(start)
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+            size += out.write(piece)
+    if not size:
+        raise DataError("Standard input is empty, and --raw - reads it.", "Pipe the rows in: cat rows | recnas ...")
+    return Source(path, size, 0, sha256=digest.hexdigest())
+
+
+def check_partitions(partitions: Sequence[str], sources: Sequence[Source]) -> None:
+    for source in sources:
+        absent = [name for name in partitions if name not in source.partitions]
+        if absent:
+            raise DataError(
+                f"{source.path} lies in no folder {absent[0]}=..., and the recipe has {absent[0]} under `partitions`.",
+                f"Move it to a folder such as {absent[0]}=VALUE/ and give --raw the folder above, or leave the file out.",
+            )
+
+
 def _no_files(folder: Path, option: str) -> DataError:
     depth, level = 0, [folder]
-    while level and not any(item.is_file() for item in level):  # down to the first files, as in dt=2024-03-01/
+    while level and not any(item.is_file() for item in level):  # down to the first files
         level = [item for parent in level if parent.is_dir() for item in parent.iterdir()]
         depth += 1
     if not level:
@@ -217,6 +281,34 @@ def _stream(source: Source, block_bytes: int) -> Iterator[bytes]:
             held = held[cut + 1 :]
             begin += cut + 1
             boundary += block_bytes
+
+
+def record_blocks(source: Source, block_bytes: int) -> Iterator[bytes]:
+    """Blocks that end where a row ends, of a file whose cells in quotes may hold line breaks: where as many quotes opened
+    as closed. So it is read from its start, and what is in a block depends on `block_bytes` alone."""
+    held, number = b"", 0
+    with open_stream(source) as stream:
+        while True:
+            fresh = read_some(source, stream, block_bytes)
+            text = np.frombuffer(held + fresh, np.uint8)
+            breaks = np.flatnonzero(text == ord("\n"))
+            outside = breaks[np.cumsum(text == ord('"'))[breaks] % 2 == 0]
+            cut = len(text) if len(fresh) < block_bytes else int(outside[-1]) + 1 if len(outside) else 0
+            block, held = text[:cut].tobytes(), text[cut:].tobytes()
+            if len(held) > LONGEST_LINE + block_bytes:
+                raise DataError(
+                    f"{source.path} has a quote that does not close within {LONGEST_LINE:,} bytes.",
+                    "Correct the file, or take line_breaks out of the recipe to find the line: bad lines are then told.",
+                )
+            if block:
+                yield block if number else block.removeprefix(_MARK)
+                number += 1
+            if len(fresh) < block_bytes:
+                return
+
+
+def text_blocks(source: Source, block_bytes: int, line_breaks: bool) -> Iterator[bytes]:
+    return record_blocks(source, block_bytes) if line_breaks else stream_blocks(source, block_bytes)
 
 
 def _too_long(path: Path | str, offset: int) -> DataError:

@@ -12,7 +12,7 @@ import numpy as np
 
 from recnas.data.raw.labels import LABEL_WORDS
 from recnas.data.raw.recipe import InputColumn
-from recnas.data.raw.serving import hexadecimal_of, integer_of, number_of
+from recnas.data.raw.sections import Clock
 from recnas.data.raw.text_columns import (
     Cells,
     StringKeys,
@@ -22,6 +22,8 @@ from recnas.data.raw.text_columns import (
     parse_strings,
     which_word,
 )
+from recnas.data.raw.times import parse_times
+from recnas.data.raw.values import hexadecimal_of, integer_of, number_of, seconds_of
 
 PARSERS = {"hex": parse_hex, "int": parse_integers, "number": parse_numbers}
 
@@ -41,6 +43,11 @@ def typed_cells(cells: Cells, kind: str, column: InputColumn | None) -> Typed:
         cells = cut_suffix(cells, column.suffix.encode())
     cut_wrong, missing = cells.end < cells.start, cells.start == cells.end
     whole = Cells(cells.text, cells.start, np.maximum(cells.start, cells.end))
+    if kind == "time":
+        assert column is not None
+        assert column.clock is not None
+        values, bad = parse_times(whole, column.clock)
+        return with_words(whole, kind, column, values, (bad & ~missing) | cut_wrong, missing)
     if kind != "string":
         values, bad = PARSERS["number" if kind == "label" else kind](whole)
         return with_words(whole, kind, column, values, (bad & ~missing) | cut_wrong, missing)
@@ -60,9 +67,13 @@ def with_words(
 ) -> Typed:
     """Parsed numbers, with the words that are allowed in their place: of a missing cell, or of a label."""
     if column is not None:
-        for value in missing_values(kind, column.missing):
+        for value in missing_values(kind, column.missing, column.clock):
             missing = missing | ((values == value) & ~bad)
-    texts = tuple(LABEL_WORDS) if kind == "label" else missing_texts(kind, column.missing if column else ())
+    texts = (
+        tuple(LABEL_WORDS)
+        if kind == "label"
+        else missing_texts(kind, column.missing if column else (), column.clock if column else None)
+    )
     if not texts or not bad.any():
         return Typed(values, missing, bad)
     places = np.flatnonzero(bad)
@@ -92,7 +103,7 @@ def cut_suffix(cells: Cells, suffix: bytes) -> Cells:
     )
 
 
-def missing_values(kind: str, texts: tuple[str, ...]) -> list[Any]:
+def missing_values(kind: str, texts: tuple[str, ...], clock: Clock | None = None) -> list[Any]:
     """Those of a column's `missing` texts that are values of its kind: compared as such, so -1.0 is -1."""
     found: list[Any] = []
     for text in texts:
@@ -102,12 +113,15 @@ def missing_values(kind: str, texts: tuple[str, ...]) -> list[Any]:
             found.append(np.int64(int(whole)))
         elif kind == "hex" and (digits := hexadecimal_of(text)) is not None:
             found.append(np.uint64(int(digits, 16)))
+        elif kind == "time" and clock is not None:
+            seconds = seconds_of(text, clock.format, clock.offset)
+            found += [] if seconds is None else [seconds]
     return found
 
 
-def missing_texts(kind: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+def missing_texts(kind: str, texts: tuple[str, ...], clock: Clock | None = None) -> tuple[str, ...]:
     """The others, which no cell that can be parsed is equal to."""
-    return tuple(text for text in texts if not missing_values(kind, (text,)))
+    return tuple(text for text in texts if not missing_values(kind, (text,), clock))
 
 
 def string_key(text: str) -> np.uint64:

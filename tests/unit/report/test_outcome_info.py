@@ -2,14 +2,18 @@
 
 import json
 import math
+import shlex
 import statistics
 from pathlib import Path
 
 import pytest
 import yaml
 
+from recnas.cli.main import main
 from recnas.config import check_settings
+from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.prepare import prepare
+from recnas.data.prepared import PreparedData
 from recnas.errors import RunError
 from recnas.report import data_info, facts, outcome_info
 from recnas.report.content import Code, Lines, all_files, make_report
@@ -372,6 +376,24 @@ def test_the_recipe_of_own_data_is_among_the_files(tmp_path: Path, name: str):
     (tmp_path / "again.yaml").write_text(all_files(report)["recipe.yaml"])
     again = prepare(str(tmp_path / "again.yaml"), [tmp_path / "log.csv"], tmp_path / "again", threads=1)
     assert again.fingerprint == data.fingerprint
+
+
+def test_the_command_of_data_that_extend_others_makes_them_again(tmp_path: Path, monkeypatch):
+    for day in (1, 2):
+        rows = "".join(f"{n % 2},{n % 9},u{n % (40 * day)}\n" for n in range(300))
+        (tmp_path / f"day{day}.csv").write_text("y,price,user\n" + rows)
+    recipe = "name: mine\nseparator: ','\nheader: true\nlabel: {column: y}\nsparse: [{columns: [user]}]\n"
+    (tmp_path / "r.yaml").write_text(recipe)
+    prepare(str(tmp_path / "r.yaml"), [tmp_path / "day1.csv"], tmp_path / "one", threads=1)
+    options = PrepareOptions(extend=str(tmp_path / "one"), protocol="random", shares=(0.7, 0.2, 0.1))
+    data = prepare(None, [tmp_path / "day2.csv"], tmp_path / "two", options, threads=1)
+    command = data_info.prepare_command(read_run(write_search(tmp_path / "first", data.path)), "recipe.yaml")
+    assert command is not None
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(command.replace(f"--out {data.path}", "--out again"))
+    assert words[:2] == ["recnas", "prepare"]
+    assert main(words[1:]) == 0
+    assert PreparedData.open("again").fingerprint == data.fingerprint
 
 
 def test_warnings_about_the_data_are_listed_first(tmp_path: Path):

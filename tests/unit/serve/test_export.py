@@ -19,7 +19,7 @@ import torch
 from recnas.cli.main import main
 from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.prepare import prepare
-from recnas.data.raw import serving
+from recnas.data.raw import serving, values
 from recnas.data.raw.encoder import RawEncoder
 from recnas.data.synthetic import generate
 from recnas.errors import BackendMissing, RunError
@@ -67,7 +67,10 @@ def inputs_of(folder: Path, text: str) -> list[tuple[list[float], list[int]]]:
     """What the exported rows.py makes of rows, in this process: starting one for each of many takes long."""
     spec = importlib.util.spec_from_file_location("exported_rows", folder / "rows.py")
     rows = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(rows)
+    with pytest.MonkeyPatch.context() as beside:
+        beside.syspath_prepend(folder)
+        beside.delitem(sys.modules, "values", raising=False)
+        spec.loader.exec_module(rows)
     model = json.loads((folder / "model.json").read_text())
     return rows.RowReader(model, rows.Vocabularies(folder, model)).rows(text.encode())
 
@@ -154,9 +157,12 @@ def test_the_example_scores_raw_rows(exported: Path, trained_run: Path, criteo_d
         json.dumps(dict(zip(header.split("\t"), lines[9].split("\t")))),
     ]
     assert score(exported, "\n".join(given)) == pytest.approx(expected[7:10], abs=1e-6)
-    for file in ("rows.py", "score_row.py"):
+    for file in ("rows.py", "values.py", "score_row.py"):
         assert "import recnas" not in (exported / file).read_text()
-    assert (exported / "rows.py").read_text() == Path(serving.__file__).read_text()
+        assert "from recnas" not in (exported / file).read_text()
+    ours = Path(serving.__file__).read_text()
+    assert (exported / "rows.py").read_text() == ours.replace("from recnas.data.raw.values", "from values")
+    assert (exported / "values.py").read_bytes() == Path(values.__file__).read_bytes()
 
 
 @pytest.mark.parametrize("to", FORMATS)
@@ -423,7 +429,7 @@ def test_a_model_of_parquet_files_takes_objects_with_any_text(train_small, tmp_p
     assert score(tmp_path / "served", objects) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["program", "model.json", "rows.py", "vocab/C1.json"])
+@pytest.mark.parametrize("name", ["program", "model.json", "rows.py", "values.py", "vocab/C1.json"])
 def test_score_row_loads_nothing_that_was_changed(exported: Path, tmp_path: Path, name: str):
     copy = Path(shutil.copytree(exported, tmp_path / "served"))
     name = next(copy.glob("model.[!j]*")).name if name == "program" else name

@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import ChunkWriter
+from recnas.data.prepare.edges import Edges
 from recnas.data.prepare.encode import array_files, check_weights
 from recnas.data.prepare.spark.session import first_task, spark_session
 from recnas.data.prepare.spark.split import ChunkRef, SplitRule
@@ -36,7 +37,7 @@ from recnas.data.prepare.spark.tasks import COUNT_SCHEMA, Count, Encode, Look, P
 from recnas.data.prepare.split import SPLITS, TRAIN
 from recnas.data.prepare.stages import Preparation, State, check_train_rows
 from recnas.data.prepared import PreparedData
-from recnas.data.raw.dense import fields_of
+from recnas.data.raw.id_table import computed_table
 from recnas.data.raw.recipe import InputColumn
 from recnas.data.schema import FIRST_VALUE_ID, Schema, SparseField
 from recnas.errors import DataError
@@ -70,9 +71,10 @@ class SparkPreparation(Preparation):
                 rule = self._rule(state).settled(self._context, refs)
                 if self.recipe.weight is not None:
                     check_weights(self.recipe, _with_split(rule, refs))
-            sparse = self._count_ids(rule, refs)
+            edges = self._edges(_with_split(rule, refs), self._train_rows(rule, refs))
+            sparse = self._count_ids(rule, refs, edges)
             summaries = self._summarise(_with_split(rule, refs))
-            schema = Schema(fields_of(self._dense, summaries), sparse)
+            schema = Schema(self._dense_fields(summaries, edges), sparse)
             entries = self._encode_parts(rule, refs, schema)
         sizes = np.sum([entry["rows"] for entry in entries], axis=0).tolist()
         check_train_rows(sizes[TRAIN])
@@ -94,7 +96,17 @@ class SparkPreparation(Preparation):
     def _rule(self, state: State) -> SplitRule:
         options, days = self.options, self.recipe.time.days if self.recipe.time else None
         index = Path(options.split_index).resolve() if options.split_index else None
-        return SplitRule(self.protocol, options.seed, state.rows_in, options.limit, days, index, state.starts)
+        return SplitRule(
+            self.protocol,
+            options.seed,
+            state.rows_in,
+            options.limit,
+            days,
+            index,
+            state.starts,
+            shares=self.shares,
+            negatives=self.recipe.negatives,
+        )
 
     def _make_chunks(self, writer: ChunkWriter, on_chunk: Callable[[int, ArrayFile, int], bool]) -> None:
         bare = copy.copy(writer)
@@ -109,7 +121,7 @@ class SparkPreparation(Preparation):
     def _units(self) -> Iterator[Unit]:
         for file, source in enumerate(self.sources):
             source = replace(source, path=source.path.resolve())
-            if source.compression or self.recipe.format == "parquet":
+            if source.compression or self.recipe.format == "parquet" or self.recipe.line_breaks:
                 yield Unit(file, source, None)
             else:
                 for block in range(-(-source.size // self.block_bytes)):
@@ -128,20 +140,35 @@ class SparkPreparation(Preparation):
                 yield value
             start, wave = start + len(some), min(2 * wave, 32 * cores)
 
-    def _count_ids(self, rule: SplitRule, refs: list[ChunkRef]) -> tuple[SparseField, ...]:
+    def _train_rows(self, rule: SplitRule, refs: list[ChunkRef]) -> int:
+        """Only counted where a sample of them is fitted to."""
+        if self.base is not None or not any(column.has_edges for column in self.inputs):
+            return 0
+        return sum(int((split == TRAIN).sum()) for _, split in _with_split(rule, refs))
+
+    def _count_ids(self, rule: SplitRule, refs: list[ChunkRef], edges: Edges) -> tuple[SparseField, ...]:
         """Vocabularies from one group-by over all columns; keys too rare to be kept stay with Spark."""
-        sparse = [column for column in self.inputs if not column.is_dense]
+        sparse = [column for column in self.inputs if column.has_vocabulary]
         self.progress.phase("count", len(sparse), "columns")
         counts = self.work / "counts"
-        if sparse and not (counts / "_SUCCESS").exists():
+        if sparse and self._counts and not (counts / "_SUCCESS").exists():
             self._group(rule, refs, sparse, counts)
         chunks = [ArrayFile(ref.path) for ref in refs]
         (self.work / "done" / "vocab").mkdir(parents=True, exist_ok=True)
-        fields = []
+        rows = {}
         for number, column in enumerate(sparse):
-            kept = self._keep(column, *_read_counts(counts / f"field={number}"), chunks)
-            fields.append(SparseField(column.name, FIRST_VALUE_ID + len(kept)))
+            if self._counts:
+                kept = self._keep(column, *_read_counts(counts / f"field={number}"), chunks)
+                rows[column.name] = FIRST_VALUE_ID + len(kept)
+            else:
+                rows[column.name] = self._as_before(column).rows
             self.progress.advance(1)
+        fields = []
+        for column in self.inputs:
+            if not column.is_dense:
+                own = edges.get(column.name, ())
+                table = computed_table(column, own)
+                fields.append(SparseField(column.name, table.rows if table else rows[column.name], own))
         return tuple(fields)
 
     def _group(self, rule: SplitRule, refs: list[ChunkRef], sparse: list[InputColumn], target: Path) -> None:
@@ -168,11 +195,11 @@ class SparkPreparation(Preparation):
         )
 
     def _encode_parts(self, rule: SplitRule, refs: list[ChunkRef], schema: Schema) -> list[dict[str, Any]]:
-        sparse = tuple(field.name for field in schema.sparse)
+        columns = [column for column in self.inputs if not column.is_dense]
+        sparse = {field.name: computed_table(column, field.edges) for column, field in zip(columns, schema.sparse)}
         parts, vocab = self.work / "parts", self.work / "done" / "vocab"
         parts.mkdir(exist_ok=True)
-        weighted = self.recipe.weight is not None
-        task = Encode(rule, parts, vocab, schema.dense, sparse, weighted, uuid.uuid4().hex)
+        task = Encode(rule, parts, vocab, schema.dense, sparse, self.recipe.weighs_rows, uuid.uuid4().hex)
         self.progress.phase("encode", None, "rows")
         entries = []
         for entry in self._in_waves(task, refs):
@@ -182,7 +209,7 @@ class SparkPreparation(Preparation):
 
     def _string_together(self, refs: list[ChunkRef], entries: list[dict[str, Any]]) -> None:
         """The parts of all chunks, in order, as one file per split and array; every byte is checked."""
-        files = array_files(self.recipe.weight is not None)
+        files = array_files(self.recipe.weighs_rows)
         self.progress.phase("string together", len(SPLITS) * len(files), "files")
         for s, split in enumerate(SPLITS):
             (self.work / "done" / split).mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """The split of every row where rows are spread over machines: what must be known of all rows is gathered first.
 
-random-8-1-1 and files need nothing, time-last-day the days that occur, autoctr-8-1-1 the exact quantiles of the row
+random-8-1-1, random, group and files need nothing, time-last-day the days that occur, time-ratio the instants, autoctr-8-1-1 the exact quantiles of the row
 hashes; those are found in two passes of histograms, so that no machine ever holds all hashes.
 """
 
@@ -14,7 +14,21 @@ from typing import Any
 import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile
-from recnas.data.prepare.split import Cuts, RowsOfChunk, assign_split, by_cuts, cut_ranks
+from recnas.data.prepare.split import (
+    USUAL_SHARES,
+    Cuts,
+    RowsOfChunk,
+    Shares,
+    added_times,
+    assign_split,
+    by_cuts,
+    by_starts,
+    by_time,
+    cut_ranks,
+    row_cuts,
+    thinned,
+    time_cuts,
+)
 
 _U = np.uint64
 _SHIFT = _U(48)  # the first pass counts hashes by their upper 16 bits
@@ -45,17 +59,27 @@ class SplitRule:
     starts: tuple[int, int] | None = None  # of a ready split: where valid and test begin
     present: tuple[int, ...] = ()  # day numbers that occur
     cuts: Cuts | None = None
+    shares: Shares = USUAL_SHARES
+    time_cuts: tuple[int, int] | None = None
+    negatives: float | None = None
 
     def split(self, chunk: ArrayFile, first_row: int) -> np.ndarray:
         rows = RowsOfChunk.read(chunk, first_row, self.limit)
+        return thinned(self._assigned(rows), rows, self.seed, self.negatives)
+
+    def _assigned(self, rows: RowsOfChunk) -> np.ndarray:
         if self.protocol == "autoctr-8-1-1":
             assert self.cuts is not None
             return by_cuts(self.seed, rows, self.cuts)
         if self.protocol == "index":
             assert self.index is not None
             return np.asarray(_mapped(self.index)[rows.first_row + rows.line]).astype(np.uint8)
+        if self.protocol == "time-ratio":
+            if self.time_cuts is not None:
+                return by_time(rows, self.time_cuts)
+            return by_starts([rows], row_cuts(self.total, self.shares))[0]
         others = [self._others(rows.lines)] if self.protocol == "time-last-day" else []
-        return assign_split(self.protocol, self.seed, [rows, *others], self.days, None, self.starts)[0]
+        return assign_split(self.protocol, self.seed, [rows, *others], self.days, None, self.starts, self.shares)[0]
 
     def _others(self, lines: int) -> RowsOfChunk:
         """A chunk that stands for all the rest: as many rows, and one row of every day."""
@@ -71,6 +95,10 @@ class SplitRule:
             rule = replace(self, present=tuple(sorted(found.treeReduce(set.union))))
             assign_split(self.protocol, self.seed, [rule._others(0)], self.days, None)  # enough days?
             return rule
+        if self.protocol == "time-ratio" and self.days is None:
+            limit, shares = self.limit, self.shares
+            counts = chunks.map(lambda ref: ref.rows(limit).count_times())
+            return replace(self, time_cuts=time_cuts(counts.treeReduce(lambda a, b: added_times([a, b])), shares))
         if self.protocol == "autoctr-8-1-1":
             return replace(self, cuts=_gather_cuts(chunks, self.seed, self.limit))
         if self.protocol == "index":

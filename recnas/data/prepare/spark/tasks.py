@@ -25,9 +25,9 @@ from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import ChunkWriter, block_jobs
 from recnas.data.prepare.encode import Encoder, SplitFiles, keys_to_count
 from recnas.data.prepare.spark.split import ChunkRef, SplitRule
-from recnas.data.prepare.split import SPLITS
+from recnas.data.prepare.split import SPLITS, rows_per_split
 from recnas.data.prepare.vocabulary import count_keys
-from recnas.data.raw.id_table import IdTable, read_id_table
+from recnas.data.raw.id_table import BucketTable, HashTable, Ids, read_id_table
 from recnas.data.raw.sources import Source, block_at
 from recnas.data.schema import DenseField
 from recnas.errors import RecnasError
@@ -116,7 +116,7 @@ class Count:
             )
 
 
-_opened: dict[str, dict[str, IdTable]] = {}  # tables of the one job this worker last encoded for
+_opened: dict[str, dict[str, Ids]] = {}  # tables of the one job this worker last encoded for
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Encode:
     parts: Path
     vocab: Path
     dense: tuple[DenseField, ...]
-    sparse: tuple[str, ...]
+    sparse: dict[str, HashTable | BucketTable | None]  # by column; None: in its vocabulary
     weighted: bool
     job: str  # unique: tables of another job must not be taken for ours
 
@@ -137,11 +137,13 @@ class Encode:
             return kept
         chunk = ArrayFile(ref.path)
         split = self.rule.split(chunk, ref.first_row)
-        rows = np.bincount(split, minlength=len(SPLITS)).tolist()
+        rows = rows_per_split(split).tolist()
         own = self.parts / f".{ref.path.stem}-{uuid.uuid4().hex[:8]}"
         files = SplitFiles.allocate(own, rows, len(self.dense), len(self.sparse), self.weighted)
         try:
-            entry = Encoder(files, self.dense, self._tables()).encode(chunk, split, [0] * len(SPLITS))
+            entry = Encoder(files, self.dense, self._tables(), self.rule.negatives).encode(
+                chunk, split, [0] * len(SPLITS)
+            )
         finally:
             files.close()
         (own / ENTRY).write_text(json.dumps(entry))
@@ -169,8 +171,10 @@ class Encode:
         shutil.rmtree(final, ignore_errors=True)
         return None
 
-    def _tables(self) -> dict[str, IdTable]:
+    def _tables(self) -> dict[str, Ids]:
         if self.job not in _opened:
             _opened.clear()
-            _opened[self.job] = {name: read_id_table(self.vocab / f"{name}.parquet") for name in self.sparse}
+            _opened[self.job] = {
+                name: table or read_id_table(self.vocab / f"{name}.parquet") for name, table in self.sparse.items()
+            }
         return _opened[self.job]

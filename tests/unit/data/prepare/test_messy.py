@@ -227,7 +227,7 @@ def test_the_wrong_thing_as_raw_is_named(tmp_path: Path):
     recipe = str(tmp_path / "r.yaml")
     with pytest.raises(DataError, match="is a prepared data set"):
         prepare(recipe, [data.path], tmp_path / "x")
-    for day in ("dt=2024-03-01", "dt=2024-03-02"):
+    for day in ("2024-03-01", "2024-03-02"):
         (tmp_path / "hive" / day).mkdir(parents=True)
         (tmp_path / "hive" / day / "part.csv").write_text("y,price,user\n" + ROWS)
     with pytest.raises(DataError, match="only folders") as caught:

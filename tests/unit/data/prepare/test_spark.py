@@ -322,3 +322,45 @@ def test_a_split_without_any_weight(spark, weighted_rows, weighted_recipe: Path,
         parts[name] = [tmp_path / f"{name}.csv"]
     with pytest.raises(DataError, match="All rows of the test split have weight 0"):
         prepare(str(weighted_recipe), ReadySplit(**parts), tmp_path / "d", engine="spark", memory=SMALL)
+
+
+LOG = """
+name: log
+separator: ","
+header: true
+label: {column: y}
+dense: [{columns: [number], transform: quantile, embed: true, indicator: true}, {columns: [price], transform: bucketise}]
+sparse: [{columns: [item, maker]}, {columns: [price_word], hash: 20, hashes: 2}, {columns: [at], kind: time, derive: {hour: hour, weekday: weekday}}]
+time: {column: at, format: epoch-seconds, zone: "+01:00"}
+joins: [{file: items.txt, key: item, separator: "|", header: false, add: [maker]}]
+group: user
+shares: [0.7, 0.2, 0.1]
+negatives: 0.3
+"""
+
+
+@needs_java
+@pytest.mark.parametrize("protocol", ["time-ratio", "group"])
+def test_a_log_of_a_team(spark, tmp_path: Path, protocol: str):
+    rng = np.random.default_rng(3)
+    lines = [
+        f"{i % 2},{i},i{rng.integers(20)},{1_709_251_200 + int(rng.integers(5 * 86400))},u{rng.integers(50)},{i % 7 or ''},w{i % 40}"
+        for i in range(600)
+    ]
+    (tmp_path / "log.csv").write_text("\n".join(["y,number,item,at,user,price,price_word", *lines]) + "\n")
+    (tmp_path / "items.txt").write_text("".join(f"i{n}|m{n % 3}\n" for n in range(15)))
+    (tmp_path / "r.yaml").write_text(LOG)
+    options = PrepareOptions(protocol=protocol)
+    local = prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "local", options)
+    found = prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / "spark", options, engine="spark")
+    assert same(found, local)
+    if protocol == "group":
+        lines = [line.replace(",i", ",j") for line in lines[::2]]
+        (tmp_path / "next.csv").write_text("\n".join(["y,number,item,at,user,price,price_word", *lines]) + "\n")
+        grown = PrepareOptions(extend=str(tmp_path / "local"), protocol="random")
+        two = [
+            prepare(None, [tmp_path / "next.csv"], tmp_path / f"next-{engine}", grown, engine=engine)
+            for engine in ("local", "spark")
+        ]
+        assert same(*two)
+        assert two[0].schema.table_rows > local.schema.table_rows

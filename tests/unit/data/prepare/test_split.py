@@ -68,7 +68,7 @@ def test_index_file(tmp_path):
 
 def test_protocol_faults_are_found_before_data_is_read():
     with pytest.raises(ConfigError, match="no split protocol"):
-        check_protocol("random", load_recipe("criteo"), None)
+        check_protocol("shuffled", load_recipe("criteo"), None)
     with pytest.raises(ConfigError, match="no last day"):
         check_protocol("time-last-day", load_recipe("kdd12"), None)
     with pytest.raises(ConfigError, match="go together"):

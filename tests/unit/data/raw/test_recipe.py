@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from recnas.data.raw.recipe import expand_names, load_recipe, shipped_recipes
+from recnas.data.raw.recipe import load_recipe, shipped_recipes
+from recnas.data.raw.sections import expand_names
 from recnas.errors import ConfigError
 from recnas.resources import resource_dir
 

@@ -10,19 +10,18 @@ import pytest
 import yaml
 
 from recnas.data.prepare.split import PROTOCOLS
-from recnas.data.raw.recipe import (
-    MISSING_NUMBERS,
+from recnas.data.raw.recipe import MISSING_NUMBERS, Recipe, load_recipe
+from recnas.data.raw.sections import (
     DenseGroup,
     Derivation,
     Join,
     Label,
-    Recipe,
     SparseGroup,
     SparseKind,
+    TimeFormat,
     TimeOrder,
     Transform,
     Weight,
-    load_recipe,
 )
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -52,7 +51,14 @@ def test_every_key_has_its_row_and_no_row_is_of_the_past(title: str, settings):
 
 
 def test_every_name_a_key_can_take_is_on_the_page():
-    names = [*get_args(SparseKind), *get_args(Transform), *get_args(Derivation), *PROTOCOLS, *MISSING_NUMBERS]
+    names = [
+        *get_args(SparseKind),
+        *get_args(TimeFormat),
+        *get_args(Transform),
+        *get_args(Derivation),
+        *PROTOCOLS,
+        *MISSING_NUMBERS,
+    ]
     for name in names:
         assert f"`{name}`" in PAGE
 

@@ -1,0 +1,1 @@
+"""A first recipe for a raw file, proposed from its first rows."""
