@@ -2,7 +2,9 @@
 
     import recnas
     run = recnas.search("synthetic/laptop", "runs/first")      # or recnas.open_run("runs/first")
-    run.best.build(), run.table(), run.result
+    run.best.load(), run.table(), run.result
+
+    prepare  warmup  space  score  search  train  compare  open_run  load  export      see docs/python.md
 
 `import recnas` is cheap: nothing heavy is loaded until it is used.
 """
@@ -15,9 +17,44 @@ from typing import TYPE_CHECKING, Any
 from recnas.machine import wait_passively
 
 if TYPE_CHECKING:
-    from recnas.api import Run, open_run, search
+    from recnas.api import (
+        Best,
+        Comparison,
+        Exported,
+        Run,
+        Training,
+        WarmedSupernet,
+        compare,
+        export,
+        load,
+        open_run,
+        prepare,
+        score,
+        search,
+        space,
+        train,
+        warmup,
+    )
 
-__all__ = ["Run", "open_run", "search"]
+__all__ = [
+    "Best",
+    "Comparison",
+    "Exported",
+    "Run",
+    "Training",
+    "WarmedSupernet",
+    "compare",
+    "export",
+    "load",
+    "open_run",
+    "prepare",
+    "score",
+    "search",
+    "space",
+    "train",
+    "warmup",
+]
+_ROOMS = ("space", "train")  # folders that can be called, see recnas.rooms
 
 wait_passively()  # before anything loads torch
 
@@ -28,6 +65,8 @@ except metadata.PackageNotFoundError:  # running from a source tree that was not
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"recnas.{name}")
     if name in __all__:
         return getattr(import_module("recnas.api"), name)
     raise AttributeError(f"module 'recnas' has no attribute {name!r}")
