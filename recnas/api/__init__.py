@@ -17,6 +17,7 @@ from recnas.api.serving import Exported, export, load
 from recnas.api.spaces import space
 from recnas.api.supernet import WarmedSupernet, score, warmup
 from recnas.api.training import Training, train
+from recnas.plugins import load_plugin
 
 __all__ = [
     "Best",
@@ -28,6 +29,7 @@ __all__ = [
     "compare",
     "export",
     "load",
+    "load_plugin",
     "open_run",
     "prepare",
     "score",

@@ -68,7 +68,7 @@ def compare(
     """
     from recnas.api.settings import changes, opened
     from recnas.cli.shipped import config_path
-    from recnas.config import Settings, read_yaml
+    from recnas.config import Settings, read_config
     from recnas.engines.execution import Execution
     from recnas.jobs.compare import compare as run_compare
     from recnas.jobs.compare.settings import compare_config
@@ -76,7 +76,7 @@ def compare(
     if isinstance(models, Settings):
         values, source = models.model_dump(mode="json"), "the settings"
     elif isinstance(models, (str, Path)):
-        values, source = read_yaml(config_path(str(models))), str(models)
+        values, source = read_config(config_path(str(models))), str(models)
     else:
         values, source = {"models": [str(model) for model in models]}, "the call"
     config = compare_config(values, changes(overrides, data), source)

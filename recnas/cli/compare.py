@@ -88,12 +88,12 @@ def run(args: argparse.Namespace) -> int:
 def _config(args: argparse.Namespace) -> CompareConfig:
     """The config, if one is named, with what the command says."""
     from recnas.cli.shipped import config_path
-    from recnas.config import read_yaml
+    from recnas.config import read_config
     from recnas.jobs.compare.settings import compare_config
 
     typed = list(args.overrides)
     named = typed.pop(0) if typed and "=" not in typed[0] else None
-    values: dict[str, Any] = read_yaml(config_path(named)) if named else {}
+    values: dict[str, Any] = read_config(config_path(named)) if named else {}
     # `--models a b key=value` swallows the overrides behind it; no model has such a name.
     models = args.models or []
     data, typed = take_data(args.data, [*typed, *(name for name in models if "=" in name)])

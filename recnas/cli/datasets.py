@@ -22,9 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import copy_file, missing_name
-    from recnas.data.raw.recipe import load_recipe, shipped_recipes
+    from recnas.data.raw.recipe import load_recipe, recipe_files
 
-    shipped = shipped_recipes()
+    shipped = recipe_files()
     if args.action == "list":
         recipes = {name: load_recipe(name) for name in shipped}
         if args.json:

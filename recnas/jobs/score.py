@@ -19,6 +19,7 @@ from recnas.errors import RunError, SpaceError
 from recnas.evaluators.base import Evaluation
 from recnas.evaluators.proxy import ProxyEvaluator, freeze
 from recnas.evaluators.settings import ScoreSettings
+from recnas.plugins import used_by
 from recnas.runs.folder import FolderLock
 from recnas.runs.ledger import Ledger
 from recnas.runs.records import Scored, read_lines
@@ -159,5 +160,9 @@ def read_archs(path: Path | str) -> list[dict[str, Any]]:
 
 def _identity(settings: ScoreSettings, described: Sequence[dict[str, Any]]) -> str:
     # The first architecture stands for the list: a longer list of the same beginning continues the file.
-    facts = [settings.model_dump(mode="json"), described[:1]]
+    facts = [
+        settings.model_dump(mode="json"),
+        described[:1],
+        *([plugins] if (plugins := used_by(settings.proxies)) else []),
+    ]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]

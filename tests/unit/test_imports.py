@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "recnas"
 ROWS: list[tuple[str, ...]] = [
     ("names",),
     ("errors", "resources", "rooms", "progress", "machine", "seeds", "stopping"),
-    ("files", "yaml_text"),
+    ("files", "yaml_text", "plugins"),
     ("config", "threads"),
     ("runs",),
     ("data.schema", "data.batch"),
