@@ -80,14 +80,14 @@ def test_it_goes_on_after_a_kill_with_the_same_result(work: Path, capsys):
 
 def test_score_compare_cost_draw_and_report(work: Path, short_data, monkeypatch: pytest.MonkeyPatch, capsys):
     warm = work / "run" / "warmup"
-    assert main(["score", str(warm), "--random", "3", "--proxies", "own-count,params", "--workers", "2", "--quiet",
+    assert main(["score", str(warm), "--random", "3", "--proxies", "own-count,params", "--workers", "1", "--quiet",
                  "--json", "batches=2", "batch_size=64", *plugin(work)]) == 0  # fmt: skip
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["arch"]["space"] for line in lines] == ["own-narrow"] * 3
     monkeypatch.setattr("recnas.train.latency.answer_times", lambda *_: {1: [0.001], 512: [0.001]})
     one_pass = ["epochs=1", "schedule=cosine", "stop.patience=null"]
     compare = ["compare", "--data", str(short_data.path), "--models", "lr", "own-net", "--seeds", "1", "--keep"]
-    assert main([*compare, "--out", str(work / "cmp"), "--workers", "2", "--quiet", *one_pass, *plugin(work)]) == 0
+    assert main([*compare, "--out", str(work / "cmp"), "--workers", "1", "--quiet", *one_pass, *plugin(work)]) == 0
     board = json.loads((work / "cmp/leaderboard.json").read_text())
     assert {row["id"] for row in board["models"]} == {"lr", "own-net"}
     assert "own_parts" in json.loads((work / "cmp/manifest.json").read_text())["plugins"]
