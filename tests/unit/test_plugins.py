@@ -241,10 +241,13 @@ class AskForAProxy:
 
 
 @pytest.mark.spawns
-def test_workers_know_the_plugins_of_the_process_that_started_them(tmp_path: Path):
+@pytest.mark.parametrize("engine", ["pool", "ray"])
+def test_workers_know_the_plugins_of_the_process_that_started_them(engine: str, tmp_path: Path):
+    if engine == "ray":
+        pytest.importorskip("ray", reason="needs the extra ray")
     recnas.load_plugin(proxy(tmp_path))
     maker = type(get_proxies(["mine"])[0])
-    with Execution(workers=2, engine="pool").open(AskForAProxy(maker)) as engine:
+    with Execution(workers=2, engine=engine).open(AskForAProxy(maker)) as engine:
         assert list(engine.map(["mine", "sigeo"])) == [("mine", "mine"), ("sigeo", "mine")]
 
 
