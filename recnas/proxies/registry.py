@@ -119,7 +119,9 @@ def get_proxies(names: Sequence[str], **options: Any) -> list[Proxy]:
     if not names:
         faults.append("no proxy is asked for.")
     if faults:
-        raise ConfigError("\n".join(faults), "Correct score.proxies (or --proxies).")
+        raise ConfigError(
+            "\n".join(faults), "Correct score.proxies (or --proxies); one of a plugin needs --plugin FILE."
+        )
     return [makers[name](**{o: options[o] for o in _options(makers[name]) if o in options}) for name in names]
 
 

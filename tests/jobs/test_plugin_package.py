@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from recnas.cli.main import main
+from recnas.serve.load import load_trained
 from tests.jobs.search_helpers import what_counts
 from tests.plugin_state import no_plugins_left_by_the_module  # noqa: F401
 
@@ -91,6 +92,7 @@ def test_score_compare_cost_draw_and_report(work: Path, short_data, monkeypatch:
     board = json.loads((work / "cmp/leaderboard.json").read_text())
     assert {row["id"] for row in board["models"]} == {"lr", "own-net"}
     assert "own_parts" in json.loads((work / "cmp/manifest.json").read_text())["plugins"]
+    assert load_trained(f"{work}/cmp:own-net").key == "own-net"
     assert main(["cost", f"{work}/run:best", "--data", str(short_data.path), *plugin(work)]) == 0
     assert main(["draw", f"{work}/run:best", "-o", str(work / "best.svg"), *plugin(work)]) == 0
     page = work / "report.md"
@@ -101,10 +103,10 @@ def test_score_compare_cost_draw_and_report(work: Path, short_data, monkeypatch:
 
 
 def test_a_report_needs_no_plugin(work: Path):
-    command = [sys.executable, "-m", "recnas", "report", str(work / "run"), "-o", str(work / "without.md")]
+    command = [sys.executable, "-m", "recnas", "report", str(work / "run"), "-o", str(work / "without.html")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "own-count" in (work / "without.md").read_text()
+    assert "own-count" in (work / "without.html").read_text()
 
 
 def test_a_plugin_that_has_changed_is_refused(work: Path):
