@@ -2,7 +2,9 @@
 
     import recnas
     run = recnas.search("synthetic/laptop", "runs/first")      # or recnas.open_run("runs/first")
-    run.best.build(), run.table(), run.result
+    run.best.load(), run.table(), run.result
+
+    prepare  warmup  get_space  score  search  train_model  compare  open_run  load  export      see docs/python.md
 
 `import recnas` is cheap: nothing heavy is loaded until it is used.
 """
@@ -15,9 +17,45 @@ from typing import TYPE_CHECKING, Any
 from recnas.machine import wait_passively
 
 if TYPE_CHECKING:
-    from recnas.api import Run, open_run, search
+    from recnas.api import (
+        Best,
+        Comparison,
+        Exported,
+        Run,
+        Training,
+        WarmedSupernet,
+        compare,
+        export,
+        get_space,
+        load,
+        load_plugin,
+        open_run,
+        prepare,
+        score,
+        search,
+        train_model,
+        warmup,
+    )
 
-__all__ = ["Run", "open_run", "search"]
+__all__ = [
+    "Best",
+    "Comparison",
+    "Exported",
+    "Run",
+    "Training",
+    "WarmedSupernet",
+    "compare",
+    "export",
+    "get_space",
+    "load",
+    "load_plugin",
+    "open_run",
+    "prepare",
+    "score",
+    "search",
+    "train_model",
+    "warmup",
+]
 
 wait_passively()  # before anything loads torch
 

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from recnas.errors import ConfigError
 from recnas.files import read_text
+from recnas.plugins import load_plugin
 from recnas.resources import resource_dir
 from recnas.yaml_text import LARGEST, parse_yaml
 
@@ -42,13 +43,24 @@ def load_settings(cls: type[S], path: Path | str, overrides: Iterable[str] = ())
     Raises:
         ConfigError: with every fault of the file and the overrides in one message.
     """
-    data, overrides = read_yaml(path), list(overrides)
+    data, overrides = read_config(path), list(overrides)
     faults = apply_overrides(data, overrides)
     return check_settings(cls, data, source=str(path), earlier_faults=faults, overrides=overrides)
 
 
+def read_config(path: Path | str) -> dict[str, Any]:
+    """A config file with everything it takes from its `base`; the plugins it names are loaded."""
+    data = read_yaml(path)
+    named = data.pop("plugins", None) or []
+    if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
+        raise ConfigError(f"{path}: plugins must be a list of files and modules.", "plugins: [mine.py]")
+    for spec in named:
+        load_plugin(spec)
+    return data
+
+
 def read_yaml(path: Path | str) -> dict[str, Any]:
-    """A config file with everything it takes from its `base`."""
+    """A file with everything it takes from its `base`. Nothing is loaded."""
     return _read_with_base(Path(path), ())
 
 
@@ -105,7 +117,13 @@ def _read_one(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold `key: value` lines, but its top level is a {type(data).__name__}.")
+    if isinstance(data.get("plugins"), list):  # files are named from the folder of the config
+        data["plugins"] = [_beside(path, one) if isinstance(one, str) else one for one in data["plugins"]]
     return data
+
+
+def _beside(path: Path, plugin: str) -> str:
+    return str(path.resolve().parent / plugin) if plugin.endswith(".py") or "/" in plugin else plugin
 
 
 def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> list[str]:

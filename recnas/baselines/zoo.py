@@ -38,6 +38,7 @@ from recnas.baselines.wukong import Wukong, WukongSettings
 from recnas.baselines.xdeepfm import XDeepFM, XDeepFMSettings
 from recnas.config import check_settings, nearest
 from recnas.errors import ConfigError
+from recnas.plugins import Parts
 
 Grid = Mapping[str, tuple[Any, ...]]
 
@@ -89,19 +90,38 @@ ALIASES = {
     "dcnv2": "dcn-v2",
     "dcn-v3": "dcnv3",
 }
+_PLUGGED: Parts[Entry] = Parts("hand-crafted model", lambda: [*ZOO, *ALIASES])
+
+
+def register(name: str, entry: Entry) -> None:
+    """Offer a model of a plugin, in small letters. It is compared by name; `all` and `zoo` mean recnas's own."""
+    if not isinstance(entry, Entry):
+        raise ConfigError(f"{name!r} is registered as a {type(entry).__name__}.", "Give a recnas.baselines.zoo.Entry.")
+    if name != name.lower() or name.endswith((":best", ".json")) or "=" in name or name == "all":
+        raise ConfigError(f"{name!r} cannot be the name of a model.", "Write it in small letters, such as 'my-model'.")
+    _PLUGGED.register(name, entry)
 
 
 def find_name(name: str) -> str | None:
     """The zoo's spelling of a model's name, or None."""
     lower = name.lower()
-    return lower if lower in ZOO else ALIASES.get(lower)
+    if lower in ZOO or lower in ALIASES:
+        return ALIASES.get(lower, lower)
+    looks_like_one = not (set(lower) & set("/:=")) and not lower.endswith(".json")
+    return lower if looks_like_one and _PLUGGED.find(lower) is not None else None
+
+
+def model_names() -> list[str]:
+    """The zoo, and the models of plugins that are loaded."""
+    return [*ZOO, *_PLUGGED.known()]
 
 
 def get_entry(name: str) -> Entry:
     found = find_name(name)
-    if found is None:
-        raise ConfigError(f"there is no hand-crafted model {name!r}; {nearest(name, ZOO)}")
-    return ZOO[found]
+    entry = None if found is None else ZOO.get(found) or _PLUGGED.find(found)
+    if entry is None:
+        raise ConfigError(f"there is no hand-crafted model {name!r}; {nearest(name, model_names())}")
+    return entry
 
 
 def check_model_settings(name: str, values: Mapping[str, Any] | ModelSettings | None) -> ModelSettings:

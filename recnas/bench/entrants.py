@@ -16,7 +16,7 @@ from torch import nn
 
 from recnas.baselines.base import Baseline, InputShape
 from recnas.baselines.counts import count_macs, count_params
-from recnas.baselines.zoo import ZOO, build
+from recnas.baselines.zoo import build, get_entry
 from recnas.bench.other_models import OTHER_MODELS
 from recnas.data.schema import Schema
 from recnas.model.embeddings import Embeddings
@@ -106,11 +106,11 @@ class HandCrafted(Trainable):
     """A model of the zoo."""
 
     def grid(self, settings: TrainSettings) -> Grid:
-        return {**recipe_grid(settings), **ZOO[self.id].grid}
+        return {**recipe_grid(settings), **get_entry(self.id).grid}
 
     def default(self, settings: TrainSettings) -> Choice:
-        chosen = ZOO[self.id].settings()
-        own = {name: getattr(chosen, name) for name in ZOO[self.id].grid}
+        chosen = get_entry(self.id).settings()
+        own = {name: getattr(chosen, name) for name in get_entry(self.id).grid}
         return _plain(recipe_of(settings) | own | dict(self.given))
 
     def describe(self) -> dict[str, Any]:

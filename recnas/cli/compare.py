@@ -89,18 +89,15 @@ def run(args: argparse.Namespace) -> int:
 def _config(args: argparse.Namespace) -> CompareConfig:
     """The config, if one is named, with what the command says."""
     from recnas.cli.shipped import config_path
-    from recnas.config import apply_overrides, check_settings, read_yaml
-    from recnas.jobs.compare.settings import CompareConfig
-    from recnas.train.settings import TrainSettings
+    from recnas.config import read_config
+    from recnas.jobs.compare.settings import compare_config
 
     typed = list(args.overrides)
     named = typed.pop(0) if typed and "=" not in typed[0] else None
-    values: dict[str, Any] = read_yaml(config_path(named)) if named else {}
+    values: dict[str, Any] = read_config(config_path(named)) if named else {}
     # `--models a b key=value` swallows the overrides behind it; no model has such a name.
     models = args.models or []
     data, typed = take_data(args.data, [*typed, *(name for name in models if "=" in name)])
-    own = [item for item in typed if item.split("=")[0].split(".")[0] in CompareConfig.model_fields]
-    of_training = [item for item in typed if item not in own]
     said = {
         "data": data,
         "models": [name for name in models if "=" not in name] or None,
@@ -111,30 +108,14 @@ def _config(args: argparse.Namespace) -> CompareConfig:
         "budget": args.budget and times(args.budget),
     }
     values |= {key: value for key, value in said.items() if value is not None}
-    of_config = set(values.get("options") or {})
-    faults = apply_overrides(values, own)
-    typed_for = {item.split("=")[0].split(".")[1] for item in own if item.startswith("options.")}
-    _leave_out(values, of_config - typed_for)
-    training = values.pop("train", None) or {}
-    faults += apply_overrides(training, of_training)
     least = {"seeds": 1, "seed": 0, "tune": 0}
-    faults += [
+    faults = [
         f"--{name} must be at least {n}" for name, n in least.items() if said[name] is not None and said[name] < n
     ]
-    source = named or "the command"
-    settings = check_settings(TrainSettings, training, source, faults, of_training)
-    config = check_settings(CompareConfig, {**values, "train": settings}, source, (), own)
+    config = compare_config(values, typed, named or "the command", faults)
     if config.data is None:
         raise ConfigError("a prepared data set is needed.", "recnas compare --data DIR --models dlrm deepfm --out RUN")
     return config
-
-
-def _leave_out(values: dict[str, Any], of_config: set[str]) -> None:
-    """Options that a config has for models which are not compared: a user may choose fewer models than it has."""
-    models = values.get("models")
-    if isinstance(models, list) and "all" not in models and isinstance(values.get("options"), dict):
-        for name in of_config - set(models):
-            values["options"].pop(name, None)
 
 
 def _print(board: Leaderboard, out: str) -> None:

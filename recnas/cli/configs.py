@@ -60,9 +60,9 @@ def _show(path: Path, as_json: bool) -> None:
     import yaml
 
     from recnas.cli.shipped import settings_class
-    from recnas.config import check_settings, read_yaml
+    from recnas.config import check_settings, read_config
 
-    data = read_yaml(path)
+    data = read_config(path)
     settings = check_settings(settings_class(data), data, str(path)).model_dump(mode="json")
     if as_json:
         print_json(settings)

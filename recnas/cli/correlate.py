@@ -89,14 +89,14 @@ def is_config(name: str) -> bool:
 
 def _cells(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
-    from recnas.config import apply_overrides, read_yaml
+    from recnas.config import apply_overrides, read_config
     from recnas.errors import ConfigError
     from recnas.jobs.correlate_cells import correlate_config, load_config
 
     if not args.out:
         raise ConfigError("--out is needed.", f"recnas correlate {args.runs[0]} --out RUN")
     path = config_path(args.runs[0])
-    data = read_yaml(path)
+    data = read_config(path)
     faults = apply_overrides(data, args.runs[1:])
     if args.table:
         data["table"] = args.table

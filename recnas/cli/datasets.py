@@ -28,13 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import copy_file, missing_name
-    from recnas.data.raw.recipe import load_recipe, shipped_recipes
+    from recnas.data.raw.recipe import load_recipe, recipe_files
 
     if args.action == "guess":
         return guess(args)
     if args.written is not None or args.label is not None:
         raise ConfigError("-o and --label go with guess.", "recnas datasets guess FILE -o my_recipe.yaml")
-    shipped = shipped_recipes()
+    shipped = recipe_files()
     if args.action == "list":
         recipes = {name: load_recipe(name) for name in shipped}
         if args.json:

@@ -13,9 +13,10 @@ import traceback
 from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
 
-from recnas.errors import RecnasError
+from recnas.errors import ConfigError, RecnasError
 from recnas.files import machine_fault
 from recnas.names import Shown, shown
+from recnas.plugins import load_environment, load_plugin
 from recnas.stopping import Stopped, listening
 
 # Command -> one line for the overview. The module is recnas.cli.<name>.
@@ -46,6 +47,7 @@ COMMANDS = {
     "repair": "take out of a run what is damaged, so that it goes on",
     "sign": "sign a folder, so that others can tell who made it",
     "draw": "draw an architecture, or two with their differences, as SVG",
+    "new": "write a proxy, a searcher, a space or a model of your own to start from",
     "configs": "list the shipped experiment configs, show one, or copy one to edit",
 }
 
@@ -92,6 +94,11 @@ def _ours() -> int:
 
 
 def _run(argv: list[str]) -> int:
+    argv, plugins = taken_plugins(argv)
+    if argv and argv[0] in COMMANDS:
+        load_environment()
+        for plugin in plugins:
+            load_plugin(plugin)
     if argv and argv[0] in COMMANDS:
         name = argv[0]
         module = importlib.import_module(f"recnas.cli.{name}")
@@ -116,12 +123,30 @@ def _run(argv: list[str]) -> int:
     return EXIT_USER
 
 
+def taken_plugins(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Every command takes --plugin, any number of times: the other arguments, and what was named."""
+    rest, named = [], []
+    given = iter(argv)
+    for argument in given:
+        if argument == "--plugin":
+            name = next(given, None)
+            if name is None or name.startswith("--"):
+                raise ConfigError("--plugin needs a file or a module.", "--plugin mine.py")
+            named.append(name)
+        elif argument.startswith("--plugin="):
+            named.append(argument.removeprefix("--plugin="))
+        else:
+            rest.append(argument)
+    return rest, named
+
+
 def _overview() -> None:
     width = max(map(len, COMMANDS))
     print("usage: recnas COMMAND ...\n\nFinds architectures for click-through-rate models.\n\ncommands:")
     for name, line in COMMANDS.items():
         print(f"  {name:<{width}}  {line}")
     print("\nEvery command explains itself: recnas COMMAND --help")
+    print("Every command takes --plugin FILE.py or MODULE, for parts of your own (docs/plugins.md)")
 
 
 if __name__ == "__main__":

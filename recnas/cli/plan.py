@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
-    from recnas.config import load_settings, read_yaml
+    from recnas.config import load_settings, read_config
     from recnas.data.known_tables import known_tables
     from recnas.data.prepared import PreparedData
     from recnas.tasks.archs import named_arch
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     path = config_path(args.config)
     folder, overrides = take_data(args.data, args.overrides)
     config: WarmupConfig | CtrSearchConfig
-    if set(read_yaml(path)) <= set(WarmupConfig.model_fields):
+    if set(read_config(path)) <= set(WarmupConfig.model_fields):
         config = load_settings(WarmupConfig, path, overrides)
     else:
         config = load_settings(CtrSearchConfig, path, overrides)

@@ -28,6 +28,7 @@ from recnas.runs.checks import has_check
 from recnas.runs.identity import differences
 
 if TYPE_CHECKING:
+    from recnas.data.batch import Batch
     from recnas.data.prepare.options import PrepareOptions
     from recnas.data.raw.recipe import Recipe
     from recnas.data.raw.sources import Source
@@ -217,6 +218,22 @@ class PreparedData:
         if found.size:
             self.check_file(f"{split}/{_FILES[array][0]}")
         return found
+
+    def batches(
+        self, split: str, batch_size: int = 512, *, shuffle: bool = False, seed: int = 0, epoch: int = 0
+    ) -> Iterator[Batch]:
+        """One pass over a split; the order of a shuffled one depends on seed and epoch alone.
+
+        for batch in data.batches("train", 512, shuffle=True):
+            batch.dense, batch.ids, batch.label      # [B, I] float32, [B, F] int64, [B] float32
+        """
+        from recnas.data.loader import BatchLoader
+
+        if split not in self.manifest["rows"]:
+            raise DataError(f"There is no split {split!r}.", f"Name one of: {', '.join(self.manifest['rows'])}")
+        loader = BatchLoader(self, split, batch_size, shuffle=shuffle, seed=seed)
+        loader.load_state_dict({"epoch": epoch, "batch": 0})
+        return loader.epoch()
 
     def check_file(self, name: str) -> None:
         """Before a file is used: it is what was prepared. Read once, then remembered by size and time stamp."""

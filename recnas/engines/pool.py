@@ -24,6 +24,7 @@ from recnas.engines.base import Work
 from recnas.engines.supervised import ONE_THREAD, Answer, Numbered, SupervisedEngine
 from recnas.errors import RecnasError, RunError
 from recnas.files import told
+from recnas.plugins import Carried, carried, take
 from recnas.stopping import GRACE, Stopped, listening
 from recnas.threads import one_thread
 
@@ -85,12 +86,14 @@ class PoolEngine(SupervisedEngine[_Worker]):
         return [worker for worker in self._pool if worker.item is None]
 
     def _start(self, number: int) -> _Worker:
-        _check_importable(self._work)
+        work = _packed(self._work)
         here, there = self._context.Pipe()
         before = {name: os.environ.get(name) for name in ONE_THREAD}
         os.environ.update(ONE_THREAD)  # a spawned process inherits the environment of this moment
         try:
-            process = self._context.Process(target=_serve, args=(there, self._work, os.getpid(), number), daemon=True)
+            process = self._context.Process(
+                target=_serve, args=(there, carried(), work, os.getpid(), number), daemon=True
+            )
             with _main_hidden(), _interrupts_held():
                 process.start()
         finally:
@@ -179,21 +182,24 @@ class _Looking(pickle.Pickler):
         return NotImplemented
 
 
-def _check_importable(work: Work) -> None:
-    _Looking(io.BytesIO()).dump(work)
+def _packed(work: Work) -> bytes:
+    """To be unpacked after the plugins are loaded: some of it may be theirs."""
+    into = io.BytesIO()
+    _Looking(into).dump(work)
+    return into.getvalue()
 
 
-def _serve(pipe: Connection, work: Work, parent: int, number: int) -> None:
+def _serve(pipe: Connection, plugins: list[Carried], work: bytes, parent: int, number: int) -> None:
     """The life of a worker: open the work, then answer items until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # see _interrupts_held
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of a terminal: likewise
     _die_with(parent)
     be_worker(number)
     with suppress(Stopped), listening((signal.SIGINT, signal.SIGHUP)):
-        _answer(pipe, work)
+        _answer(pipe, plugins, work)
 
 
-def _answer(pipe: Connection, work: Work) -> None:
+def _answer(pipe: Connection, plugins: list[Carried], work: bytes) -> None:
     call = None
     while True:
         try:
@@ -203,7 +209,8 @@ def _answer(pipe: Connection, work: Work) -> None:
         try:
             with one_thread():  # also where the environment (ONE_THREAD) did not reach torch
                 if call is None:
-                    call = work.open()
+                    take(plugins)
+                    call = pickle.loads(work).open()
                 answer = (True, call(item))
         except RecnasError as error:
             answer = (False, error)

@@ -28,6 +28,7 @@ from recnas.engines.ray_cluster import connect, import_ray
 from recnas.engines.supervised import ONE_THREAD, TRIES, Answer, Numbered, SupervisedEngine
 from recnas.errors import RecnasError, RunError
 from recnas.files import told
+from recnas.plugins import Carried, carried, take
 from recnas.threads import one_thread
 
 _PATIENCE = 300.0  # seconds without a single worker before a full cluster is an error
@@ -95,7 +96,7 @@ class RayEngine(SupervisedEngine[_Worker]):
         kind = self._ray.remote(num_cpus=1, num_gpus=self._gpu_share(), max_restarts=0, max_task_retries=0)(_Actor)
         work = self._ray.cloudpickle.dumps(self._work)
         # In a list, Ray hands the reference on instead of fetching what it stands for.
-        actor = kind.remote(work, [self._cargo] if self._cargo is not None else [], os.getcwd())
+        actor = kind.remote(carried(), work, [self._cargo] if self._cargo is not None else [], os.getcwd())
         return _Worker(actor, actor.hello.remote())
 
     def _gpu_share(self) -> float:
@@ -164,11 +165,11 @@ def _last_line(error: Exception) -> str:
 class _Actor:
     """The life of a worker: open the work at the first item, then answer one item after the other."""
 
-    def __init__(self, work: bytes, cargo: list[Any], folder: str) -> None:
+    def __init__(self, plugins: list[Carried], work: bytes, cargo: list[Any], folder: str) -> None:
         os.environ.update(ONE_THREAD)  # before anything imports torch
         with suppress(OSError):  # Ray starts workers where the cluster was started
             os.chdir(folder)
-        self._work, self._cargo = work, cargo
+        self._plugins, self._work, self._cargo = plugins, work, cargo
         self._tensors: dict[str, Any] = {}
         self._call: Callable[[Any], Any] | None = None
 
@@ -191,6 +192,7 @@ class _Actor:
             return (False, told(error) or RuntimeError(f"in a Ray worker:\n{traceback.format_exc()}"))
 
     def _open(self) -> Callable[[Any], Any]:
+        take(self._plugins)
         work = pickle.loads(self._work)
         if not self._cargo:
             return work.open()

@@ -20,6 +20,7 @@ from recnas.evaluators.base import Evaluation
 from recnas.evaluators.proxy import ProxyEvaluator, freeze
 from recnas.evaluators.settings import ScoreSettings
 from recnas.files import parse_json, read_text
+from recnas.plugins import used_by
 from recnas.runs.folder import FolderLock
 from recnas.runs.ledger import Ledger
 from recnas.runs.records import Scored, read_lines
@@ -160,5 +161,9 @@ def read_archs(path: Path | str) -> list[dict[str, Any]]:
 
 def _identity(settings: ScoreSettings, described: Sequence[dict[str, Any]]) -> str:
     # The first architecture stands for the list: a longer list of the same beginning continues the file.
-    facts = [settings.model_dump(mode="json", exclude={"device"}), described[:1]]
+    facts = [
+        settings.model_dump(mode="json", exclude={"device"}),
+        described[:1],
+        *([plugins] if (plugins := used_by(settings.proxies)) else []),
+    ]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]

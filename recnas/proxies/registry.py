@@ -3,7 +3,7 @@
     get_proxies(["sigeo", "naswot", "params"], lambdas=Lambdas.for_case("ctr", warmed=True))
 
 Options go to every asked proxy that takes one of that name. To add a proxy, write its class and list it here;
-to use one without listing it, hand the object to `recnas.proxies.engine.score`.
+one outside the package calls `register` (see docs/plugins.md).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from recnas.errors import ConfigError
+from recnas.plugins import Parts
 from recnas.proxies import (
     grasp,
     hnas,
@@ -67,17 +68,30 @@ _MAKERS: dict[str, Callable[..., Proxy]] = {
     **{kind.name: kind for kind in _LISTED},
     **{f"hnas_{metric}": partial(hnas.HnasGuarantee, metric) for metric in hnas.METRICS},
 }
+_PLUGGED: Parts[Callable[..., Proxy]] = Parts("proxy", lambda: _MAKERS)
+
+
+def register(proxy: type[Proxy]) -> type[Proxy]:
+    """Offer a proxy of a plugin under its `name`; stands above the class, as a decorator."""
+    if not (inspect.isclass(proxy) and issubclass(proxy, Proxy)):
+        raise ConfigError(f"{proxy!r} is no class derived from recnas.proxies.base.Proxy.")
+    _PLUGGED.register(proxy.name, proxy)
+    return proxy
 
 
 def proxy_names() -> list[str]:
     """Every name `get_proxies` knows."""
-    return list(_MAKERS)
+    return [*_MAKERS, *_PLUGGED.every()]
+
+
+def _maker(name: str) -> Callable[..., Proxy] | None:
+    return _MAKERS.get(name) or _PLUGGED.find(name)
 
 
 def meanings() -> dict[str, str]:
     """What each proxy is, in a line: the first one its class is described by."""
     found = {}
-    for name, (proxy,) in ((name, get_proxies([name])) for name in _MAKERS):
+    for name, (proxy,) in ((name, get_proxies([name])) for name in proxy_names()):
         line = (inspect.getdoc(type(proxy)) or "").partition("\n")[0]
         found[name] = f"{line} M is {name.removeprefix('hnas_')}." if name.startswith("hnas_") else line
     return found
@@ -95,15 +109,20 @@ def get_proxies(names: Sequence[str], **options: Any) -> list[Proxy]:
     Raises:
         ConfigError: naming every unknown name, repeated name and unknown option at once.
     """
-    faults = [f"no proxy is called {name!r}: {nearest_name(name, _MAKERS)}." for name in names if name not in _MAKERS]
+    makers = {name: maker for name in names if (maker := _maker(name)) is not None}
+    faults = [
+        f"no proxy is called {name!r}: {nearest_name(name, proxy_names())}." for name in names if name not in makers
+    ]
     faults += [f"{name!r} is asked for more than once." for name in dict.fromkeys(names) if names.count(name) > 1]
-    known = sorted({option for maker in _MAKERS.values() for option in _options(maker)})
+    known = sorted({option for maker in (*_MAKERS.values(), *makers.values()) for option in _options(maker)})
     faults += [f"no proxy takes an option {o!r}: {nearest_name(o, known)}." for o in options if o not in known]
     if not names:
         faults.append("no proxy is asked for.")
     if faults:
-        raise ConfigError("\n".join(faults), "Correct score.proxies (or --proxies).")
-    return [_MAKERS[name](**{o: options[o] for o in _options(_MAKERS[name]) if o in options}) for name in names]
+        raise ConfigError(
+            "\n".join(faults), "Correct score.proxies (or --proxies); one of a plugin needs --plugin FILE."
+        )
+    return [makers[name](**{o: options[o] for o in _options(makers[name]) if o in options}) for name in names]
 
 
 def _options(maker: Callable[..., Proxy]) -> Mapping[str, inspect.Parameter]:

@@ -61,6 +61,7 @@ def facts(runs: Sequence[Run]) -> Table:
             "trained from scratch": f"{len(run.trained)}" if run.trained else None,
             "tuning trials per model": manifest.tune,
             "torch threads": manifest.threads,
+            "plugins": ", ".join(f"{name} {version}" for name, version in manifest.plugins.items()) or None,
             "versions": ", ".join(
                 f"{name} {version}" for name, version in manifest.versions.items() if version != "missing"
             ),

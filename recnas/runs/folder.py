@@ -15,7 +15,7 @@ import fcntl
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from recnas.errors import RunError
 from recnas.files import make_folder, read_json, refuse_links, sweep, write_json
+from recnas.plugins import require, used_by
 from recnas.runs.checks import has_check, with_check
 from recnas.runs.identity import differences, find_data
 from recnas.runs.layout import LEDGER
@@ -111,17 +112,24 @@ class RunDir:
         return self.path / "checkpoints"
 
     @classmethod
-    def create(cls, path: Path | str, kind: str, **facts: Any) -> RunDir:
-        """Make a run directory; the same path with the same facts is simply opened again."""
+    def create(cls, path: Path | str, kind: str, *, names: Sequence[str] = (), **facts: Any) -> RunDir:
+        """Make a run directory; the same path with the same facts is simply opened again.
+
+        Which plugins `facts` and `names` name parts of is kept with it; others, or other versions, are refused later.
+        """
         run = cls(Path(path))
+        plugins = used_by([facts, list(names)])
         # Two that begin at once: one writes the manifest, the other finds it and compares.
         with FolderLock(run.path):
             if run.manifest_path.exists():
                 run.check(kind, **facts)
+                run._check_plugins(plugins)
                 return run
             if any(p.name != ".lock" for p in run.path.iterdir()):
                 raise RunError(f"{run.path} exists and is not a recnas run.", "Choose another --out.")
-            write_json(run.manifest_path, with_check({"format": FORMAT, "kind": kind, **facts, "versions": versions()}))
+            made_with = {"plugins": plugins} if plugins else {}
+            about = {"format": FORMAT, "kind": kind, **facts, **made_with, "versions": versions()}
+            write_json(run.manifest_path, with_check(about))
         return run
 
     @classmethod
@@ -188,6 +196,15 @@ class RunDir:
             raise RunError(
                 f"{self.path} holds another run: {'; '.join(different)}.",
                 "Choose another --out, or repeat the command the run was started with.",
+            )
+
+    def _check_plugins(self, now: dict[str, str]) -> None:
+        before = self.manifest().get("plugins", {})
+        require({"plugins": {name: version for name, version in before.items() if name in now}}, self.path)
+        if added := [name for name in now if name not in before]:
+            raise RunError(
+                f"{self.path} was begun without the plugin {', '.join(added)}, and now it would use a part of it.",
+                "Choose another --out.",
             )
 
     @contextmanager

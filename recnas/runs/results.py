@@ -80,6 +80,7 @@ class Manifest(Record):
     model_config = ConfigDict(extra="ignore")
     kind: str
     versions: dict[str, str] = Field(default_factory=dict)
+    plugins: dict[str, str] = Field(default_factory=dict)  # name and version of those it uses parts of
     data: DataFacts | None = None
     threads: int | None = None
     config: dict[str, Any] = Field(default_factory=dict)  # settings of a search or a warm-up

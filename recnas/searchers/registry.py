@@ -1,17 +1,20 @@
-"""Searchers by name. To add one: write its file with its settings, add it to `_LISTED`."""
+"""Searchers by name. To add one: write its file with its settings, add it to `_LISTED`; one outside calls `register`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny, TypeAdapter, ValidatorFunctionWrapHandler, WrapValidator
 
 from recnas.config import Settings, check_settings
 from recnas.errors import ConfigError
+from recnas.plugins import Parts
 from recnas.searchers.base import Searcher
 from recnas.searchers.bohb import Bohb
 from recnas.searchers.evolution import Evolution
+from recnas.searchers.gradient.settings import GRADIENT_METHODS
 from recnas.searchers.hnas import Hnas
 from recnas.searchers.limits import Gate
 from recnas.searchers.local import LocalSearch
@@ -25,20 +28,55 @@ from recnas.space.base import Space, nearest_name
 
 _LISTED: tuple[type[Searcher[Any]], ...] = (Evolution, RandomSearch, LocalSearch, Hnas, RankPool, Reinforce, Bohb)
 _SEARCHERS: dict[str, type[Searcher[Any]]] = {cls.name: cls for cls in _LISTED}
+_PLUGGED: Parts[type[Searcher[Any]]] = Parts("search method", lambda: [*_SEARCHERS, *GRADIENT_METHODS])
+
+
+def register(searcher: type[Searcher[Any]]) -> type[Searcher[Any]]:
+    """Offer a searcher of a plugin under its `name`; stands above the class, as a decorator."""
+    if not (inspect.isclass(searcher) and issubclass(searcher, Searcher)):
+        raise ConfigError(f"{searcher!r} is no class derived from recnas.searchers.base.Searcher.")
+    settings = getattr(searcher, "settings_class", None)
+    if not (inspect.isclass(settings) and issubclass(settings, SearcherSettings)) or _method(settings) != searcher.name:
+        raise ConfigError(
+            f"The searcher {searcher.name!r} needs a settings_class whose `method` says the same.",
+            f'class MySettings(SearcherSettings): method: Literal["{searcher.name}"] = "{searcher.name}"',
+        )
+    _PLUGGED.register(searcher.name, searcher)
+    return searcher
+
+
+def _method(settings: type[SearcherSettings]) -> Any:
+    return settings.model_fields["method"].default
+
+
+def _any_of(searchers: Iterable[type[Searcher[Any]]]) -> Any:
+    """The settings of any of these, told apart by `method`."""
+    return Annotated[Union[tuple(cls.settings_class for cls in searchers)], Field(discriminator="method")]  # noqa: UP007
+
+
+def _of_a_plugin(value: Any, own: ValidatorFunctionWrapHandler) -> Any:
+    """A method that recnas does not have is looked for in plugins, and then checked like all others."""
+    method = value.get("method") if isinstance(value, Mapping) else getattr(value, "method", None)
+    if not isinstance(method, str) or _PLUGGED.find(method) is None:
+        return own(value)
+    return TypeAdapter(_any_of([*_LISTED, *_PLUGGED.known().values()])).validate_python(value)
+
 
 # The settings of any searcher, told apart by `method`: what the section `search` of a config may hold.
 if TYPE_CHECKING:
     AnySearcher = SearcherSettings
 else:
-    AnySearcher = Annotated[
-        Union[tuple(cls.settings_class for cls in _LISTED)],  # noqa: UP007
-        Field(discriminator="method"),
-    ]
+    AnySearcher = SerializeAsAny[Annotated[_any_of(_LISTED), WrapValidator(_of_a_plugin)]]
 
 
 def searcher_names() -> tuple[str, ...]:
     """Every name `get_searcher` offers."""
-    return tuple(_SEARCHERS)
+    return (*_SEARCHERS, *_PLUGGED.every())
+
+
+def method_names() -> list[str]:
+    """Every name that is taken: those of `get_searcher`, and the searches along gradients."""
+    return [*searcher_names(), *GRADIENT_METHODS]
 
 
 def searcher_settings(name: str, settings: Mapping[str, Any] | None = None) -> Settings:
@@ -70,7 +108,7 @@ def get_searcher(
 
 
 def _find(name: str) -> type[Searcher[Any]]:
-    cls = _SEARCHERS.get(name)
+    cls = _SEARCHERS.get(name) or _PLUGGED.find(name)
     if cls is None:
-        raise ConfigError(f"unknown searcher {name!r}", nearest_name(name, _SEARCHERS))
+        raise ConfigError(f"unknown searcher {name!r}", nearest_name(name, searcher_names()))
     return cls

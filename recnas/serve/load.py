@@ -7,6 +7,7 @@
 
     model = load_trained("runs/criteo:best")
     model.predict(batch.dense, batch.ids)            # probabilities [B]
+    model.predict(frame)                             # of raw rows: a pandas frame with the raw columns
 
 Weights come from safetensors and JSON files, so nothing that is read is ever executed. A run keeps its own
 copy of the schema, so the weights need nothing else; raw text needs the vocabulary of the prepared data,
@@ -16,8 +17,9 @@ which `TrainedModel.data` opens and checks.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +33,11 @@ from recnas.runs.seal import check_sealed
 from recnas.serve.find import find_run, find_training
 from recnas.serve.weights import fill_network, fill_tables, whole_checkpoint
 from recnas.train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from recnas.data.raw.frames import FrameEncoder
 
 SCHEMA = "schema.json"  # the run's own copy
 
@@ -64,9 +71,29 @@ class TrainedModel:
         device = self.tables.row_map.device
         return self.network(dense.to(device), self.tables.lookup(ids.to(device)))
 
-    def predict(self, dense: Tensor, ids: Tensor) -> Tensor:
-        """Click probabilities `[B]`."""
-        return self.logits(dense, ids).sigmoid()
+    @overload
+    def predict(self, dense: Tensor, ids: Tensor) -> Tensor: ...
+
+    @overload
+    def predict(self, dense: pd.DataFrame) -> pd.Series: ...
+
+    def predict(self, dense: Any, ids: Tensor | None = None) -> Any:
+        """Click probabilities `[B]`: of `dense [B, I]` and `ids [B, F]`, or of a pandas frame with the raw columns.
+
+        Those of a frame come as a series with its index. A row that cannot be read is an error that names it.
+        """
+        if ids is not None:
+            return self.logits(dense, ids).sigmoid()
+        from recnas.serve.frames import predict_frame
+
+        return predict_frame(self, dense)
+
+    @cached_property
+    def rows(self) -> FrameEncoder:
+        """How raw rows become inputs; the vocabularies are kept with the data the model was trained on."""
+        from recnas.data.raw.frames import FrameEncoder
+
+        return FrameEncoder(self.data())
 
     def data(self, path: Path | str | None = None) -> PreparedData:
         """The data it was trained on, from where they were or from `path`; others are refused."""

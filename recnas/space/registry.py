@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from recnas.errors import SpaceError
+from recnas.plugins import Parts
 from recnas.space.base import Space, nearest_name
 from recnas.space.darts import NAME as DARTS
 from recnas.space.darts import DartsSpace
@@ -38,24 +39,23 @@ _BUILDERS: dict[str, Callable[..., Space[Any]]] = {
     MLP: MlpSpace,
 }
 _ALIASES = dict(ALIASES)
+_PLUGGED: Parts[Callable[..., Space[Any]]] = Parts("search space", lambda: [*_BUILDERS, *_ALIASES])
 
 
 def register(name: str, builder: Callable[..., Space[Any]]) -> None:
     """Offer another space under `name`; `builder` is called with what a config gives as options."""
-    if _BUILDERS.setdefault(name, builder) is not builder:
-        raise SpaceError(f"there is a search space {name!r} already", "give yours another name")
+    _PLUGGED.register(name, builder)
 
 
 def register_nasrec(rules: NasrecRules) -> None:
     """Offer another space of the NASRec family: its operators, widths and numbers of inputs."""
+    register(rules.name, partial(NasrecSpace, rules.name))
     nasrec_rules.register(rules)
-    if rules.name not in _BUILDERS:
-        register(rules.name, partial(NasrecSpace, rules.name))
 
 
 def space_names() -> tuple[str, ...]:
     """Every name `get_space` offers; aliases are left out."""
-    return tuple(_BUILDERS)
+    return (*_BUILDERS, *_PLUGGED.every())
 
 
 def space_options(name: str) -> tuple[str, ...]:
@@ -64,9 +64,11 @@ def space_options(name: str) -> tuple[str, ...]:
 
 
 def _builder(name: str) -> Callable[..., Space[Any]]:
-    builder = _BUILDERS.get(_ALIASES.get(name, name))
+    builder = _BUILDERS.get(_ALIASES.get(name, name)) or _PLUGGED.find(name)
     if builder is None:
-        raise SpaceError(f"unknown search space {name!r}", nearest_name(name, [*_BUILDERS, *_ALIASES]))
+        raise SpaceError(
+            f"unknown search space {name!r}", nearest_name(name, [*_BUILDERS, *_ALIASES, *_PLUGGED.known()])
+        )
     return builder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -33,6 +34,8 @@ class SpaceSettings(Settings):
         if not isinstance(data, dict) or not isinstance(data.get("name", SMALL), str):
             return data
         name = ALIASES.get(data.get("name", SMALL), data.get("name", SMALL))
+        with suppress(SpaceError):  # of a plugin: its rules are known once it is looked up
+            space_options(str(name))
         defaults = {"blocks": 7, "connections": "binomial"} if name in RULES else {}
         defaults = {"blocks": BLOCKS} if name == PLUS else defaults
         return defaults | {key: value for key, value in data.items() if value is not None} | {"name": name}

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
-from recnas.config import Settings, apply_overrides, based, check_settings, merged, nearest, read_yaml
+from recnas.config import Settings, apply_overrides, based, check_settings, merged, nearest, read_config
 from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError
 from recnas.runs.layout import RESULT, WARMUP_FOLDER
@@ -53,7 +53,7 @@ class ContestConfig(Settings):
 
 def load_contest(path: Path | str, overrides: Sequence[str], said: Mapping[str, Any]) -> ContestConfig:
     """A config with what the command says; `search.limits.macs=1e6` is a setting of the arm `search`."""
-    values = read_yaml(path)
+    values = read_config(path)
     arms = values.get("arms")
     known = arms if isinstance(arms, Mapping) else {}
     typed = [f"arms.{item}" if item.split("=")[0].split(".")[0] in known else item for item in overrides]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from recnas.baselines.zoo import ZOO, check_fits, check_model_settings, find_name, fits
+from recnas.baselines.zoo import ZOO, check_fits, check_model_settings, find_name, fits, model_names
 from recnas.bench.entrants import Architecture, Entrant, HandCrafted, OtherLibrary, Trainable
 from recnas.bench.other_models import OTHER_MODELS
 from recnas.config import check_settings, merged, nearest
@@ -54,7 +54,7 @@ def resolve(names: Sequence[str], data: PreparedData) -> list[Entrant]:
         lines = "\n".join(f"  - {fault}" for fault in faults)
         raise ConfigError(
             f"these models cannot be compared:\n{lines}",
-            f"Hand-crafted: {', '.join([*ZOO, *OTHER_MODELS])}, or all. Searched: RUN:best. Architectures: ARCH.json.",
+            f"Hand-crafted: {', '.join([*model_names(), *OTHER_MODELS])}, or all. Searched: RUN:best. Architectures: ARCH.json.",
         )
     return list(entrants.values())
 
@@ -129,7 +129,7 @@ def _resolve(name: str, data: PreparedData) -> list[Entrant]:
         return [_winner(name, Path(name.removesuffix(":best")), data)]
     if name.endswith(".json") or Path(name).is_file() or name in published():
         return [_architecture(named_arch(name), Path(name).stem, {})]
-    raise ConfigError(f"there is no model {name!r}; {nearest(name.lower(), [*ZOO, *OTHER_MODELS])}")
+    raise ConfigError(f"there is no model {name!r}; {nearest(name.lower(), [*model_names(), *OTHER_MODELS])}")
 
 
 def _winner(name: str, path: Path, data: PreparedData) -> Architecture:

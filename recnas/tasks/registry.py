@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from recnas.config import apply_overrides, check_settings, read_yaml
+from recnas.config import apply_overrides, check_settings, read_config
+from recnas.plugins import require
 from recnas.runs.folder import RunDir
 from recnas.searchers.gradient.settings import GRADIENT_METHODS
 from recnas.space.nasbench201 import NAME as NASBENCH201
@@ -40,7 +41,7 @@ def make_task(config: AnySearch) -> Task:
 
 def load_search(path: Path | str, overrides: Iterable[str] = ()) -> AnySearch:
     """A config file with overrides, as the settings of the search it is for."""
-    data, overrides = read_yaml(path), list(overrides)
+    data, overrides = read_config(path), list(overrides)
     faults = apply_overrides(data, overrides)
     return check_settings(config_class(data), data, str(path), faults, overrides)
 
@@ -48,6 +49,7 @@ def load_search(path: Path | str, overrides: Iterable[str] = ()) -> AnySearch:
 def kept_search(run: RunDir, data: str | None = None) -> AnySearch:
     """The settings a run was started with, from its manifest; `data` if the data set has moved."""
     manifest = run.manifest()
+    require(manifest, run.path)
     config = dict(manifest["config"])
     if "data" in config:
         config["data"] = data or str(run.data_path())

@@ -21,6 +21,7 @@ from recnas.files import write_json
 from recnas.model.embeddings import Embeddings
 from recnas.model.nasrec.init import HEAD_START
 from recnas.model.nasrec.supernet import Supernet
+from recnas.plugins import require
 from recnas.progress import Progress
 from recnas.runs.folder import RunDir
 from recnas.runs.layout import RESULT
@@ -162,6 +163,7 @@ def load_warmed(
     run = RunDir.open(out)
     manifest = run.manifest()
     run.check("warmup")
+    require(manifest, run.path)
     if asked is not None:
         wanted = asked.model_dump(mode="json")
         wanted["supernet"]["threads"] = manifest["config"]["supernet"]["threads"]  # settled when the run was made

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "recnas"
 ROWS: list[tuple[str, ...]] = [
     ("names",),
     ("errors", "resources", "progress", "machine", "seeds", "stopping"),
-    ("files", "yaml_text"),
+    ("files", "yaml_text", "plugins"),
     ("config", "threads", "devices"),
     ("runs",),
     ("data.schema", "data.batch"),

@@ -72,14 +72,18 @@ class RawEncoder:
     """
 
     def __init__(self, data: PreparedData, raw: list[Path | str], side: tuple[str, ...] = ()) -> None:
-        recipe, self.inputs = fitted_recipe(data)
-        self.recipe = recipe.model_copy(update={"time": None, "weight": None, "group": None})
-        self._weight = None if recipe.weight is None else recipe.weight.column
+        recipe = self._fitted(data)
         self.sources = find_sources([Path(path) for path in raw])
         used = [column.source for column in self.inputs]
         check_partitions([name for name in recipe.partitions if name in used], self.sources)
         self.columns = [self._columns(source) for source in self.sources]
         self.sides = side_tables(recipe, self.sources[0].path.parent, side)
+
+    def _fitted(self, data: PreparedData) -> Recipe:
+        """Take over what was fitted on the data: rules and vocabularies."""
+        recipe, self.inputs = fitted_recipe(data)
+        self.recipe = recipe.model_copy(update={"time": None, "weight": None, "group": None})
+        self._weight = None if recipe.weight is None else recipe.weight.column
         self.dense = data.schema.dense
         self.tables = {
             field.name: computed_table(column, field.edges) or read_id_table(vocabulary_file(data, column.name))
@@ -88,6 +92,7 @@ class RawEncoder:
         for field in data.schema.sparse:
             if self.tables[field.name].rows != field.rows:
                 raise DataError(f"The vocabulary of {field.name} in {data.path} does not fit its schema.")
+        return recipe
 
     @property
     def labelled(self) -> bool:

@@ -38,6 +38,7 @@ from recnas.data.raw.sections import (
 from recnas.data.raw.serving import TRANSFORMS
 from recnas.errors import ConfigError
 from recnas.names import name_fault
+from recnas.plugins import Parts
 from recnas.resources import resource_dir
 
 # Cells of dense and int columns that count as missing, beside empty ones and what a recipe lists.
@@ -308,6 +309,21 @@ def shipped_recipes() -> dict[str, Path]:
     return {path.parent.name: path for path in sorted(resource_dir("datasets").glob("*/recipe.yaml"))}
 
 
+_PLUGGED: Parts[Path] = Parts("recipe", shipped_recipes)
+
+
+def register_recipe(name: str, path: Path | str) -> None:
+    """Offer a recipe of a plugin, a YAML file, under a name."""
+    if not Path(path).is_file():
+        raise ConfigError(f"The recipe {name!r} of a plugin should be in {path}, which is not there.")
+    _PLUGGED.register(name, Path(path))
+
+
+def recipe_files() -> dict[str, Path]:
+    """Shipped recipes and those of plugins."""
+    return {**shipped_recipes(), **_PLUGGED.every()}
+
+
 def load_recipe(name_or_path: str) -> Recipe:
     """A shipped recipe by name, or a user's own YAML file by path."""
     shipped = shipped_recipes()
@@ -320,9 +336,11 @@ def load_recipe(name_or_path: str) -> Recipe:
                 f"There is no recipe file {path}.",
                 "List the shipped ones: recnas datasets. Copy one to edit: recnas datasets cp csv my_recipe.yaml",
             )
+    elif (plugged := _PLUGGED.find(name_or_path)) is not None:
+        path = plugged
     else:
         raise ConfigError(
-            f"There is no recipe {name_or_path!r}; {nearest(name_or_path, shipped)}",
+            f"There is no recipe {name_or_path!r}; {nearest(name_or_path, recipe_files())}",
             "List them: recnas datasets. For your own file: recnas datasets cp csv my_recipe.yaml, edit it, and give its path.",
         )
     return check_settings(Recipe, read_yaml(path), source=str(path))

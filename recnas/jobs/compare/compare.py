@@ -86,6 +86,7 @@ def compare(
     run = RunDir.create(
         out,
         "compare",
+        names=[entrant.id for entrant in entrants],
         data=data_facts(data.path, data.fingerprint, out),
         threads=1,
         settings=settings.model_dump(mode="json", exclude=NOT_THE_RESULT),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
 
-from recnas.config import Settings
+from recnas.config import Settings, apply_overrides, check_settings
 from recnas.devices import Device
 from recnas.train.settings import TrainSettings
 
@@ -26,3 +27,26 @@ class CompareConfig(Settings):
     latency_on: Device = "cpu"  # where latency is measured: where the model will serve; cpu: one thread, cuda: a GPU
     train: TrainSettings = TrainSettings()
     options: dict[str, dict[str, Any]] = Field({})  # by model: its own options, and its lr, dropout, embeddings.l2 ...
+
+
+def compare_config(
+    values: dict[str, Any], overrides: Sequence[str], source: str, faults: Sequence[str] = ()
+) -> CompareConfig:
+    """The settings in `values` with "key=value" overrides; keys that are none of a comparison are of the training."""
+    own = [item for item in overrides if item.split("=")[0].split(".")[0] in CompareConfig.model_fields]
+    of_training = [item for item in overrides if item not in own]
+    of_config = set(values.get("options") or {})
+    found = apply_overrides(values, own)
+    _leave_out(values, of_config - {item.split("=")[0].split(".")[1] for item in own if item.startswith("options.")})
+    training = values.pop("train", None) or {}
+    found += apply_overrides(training, of_training)
+    settings = check_settings(TrainSettings, training, source, [*found, *faults], of_training)
+    return check_settings(CompareConfig, {**values, "train": settings}, source, (), own)
+
+
+def _leave_out(values: dict[str, Any], of_config: set[str]) -> None:
+    """Options that a config has for models which are not compared: a user may choose fewer models than it has."""
+    models = values.get("models")
+    if isinstance(models, list) and "all" not in models and isinstance(values.get("options"), dict):
+        for name in of_config - set(models):
+            values["options"].pop(name, None)

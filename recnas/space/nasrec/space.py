@@ -29,7 +29,7 @@ from recnas.space.base import Space, nearest_name
 from recnas.space.nasrec import json as files
 from recnas.space.nasrec import key as keys
 from recnas.space.nasrec import moves
-from recnas.space.nasrec.arch import DENSE_DIMS, MAX_INPUTS, SPARSE_DIMS, NasrecArch
+from recnas.space.nasrec.arch import NasrecArch
 from recnas.space.nasrec.layers import NetShape
 from recnas.space.nasrec.operators import OPERATORS
 from recnas.space.nasrec.rules import ALIASES, FULL, RULES, check, is_int
@@ -44,8 +44,8 @@ class NasrecSpace(Space[NasrecArch]):
         blocks: how many blocks in the chain, from 1 up; 7 in the paper.
         connections: law of the number of inputs, `binomial` or `uniform`
             (see `sampling.draw_connections`).
-        dense_dims: widths of the dense stream to choose from.
-        sparse_dims: row counts of the sparse stream to choose from.
+        dense_dims: widths of the dense stream to choose from; None: those of the rules registered under the name.
+        sparse_dims: row counts of the sparse stream to choose from; None: likewise.
         max_inputs: most inputs a search candidate reads through dense_in or sparse_in.
     """
 
@@ -57,9 +57,9 @@ class NasrecSpace(Space[NasrecArch]):
         blocks: int = 7,
         connections: str = BINOMIAL,
         *,
-        dense_dims: tuple[int, ...] = DENSE_DIMS,
-        sparse_dims: tuple[int, ...] = SPARSE_DIMS,
-        max_inputs: int = MAX_INPUTS,
+        dense_dims: tuple[int, ...] | None = None,
+        sparse_dims: tuple[int, ...] | None = None,
+        max_inputs: int | None = None,
     ) -> None:
         base = RULES.get(ALIASES.get(name, name))
         if base is None:
@@ -70,11 +70,11 @@ class NasrecSpace(Space[NasrecArch]):
                 nearest_name(str(connections), CONNECTION_LAWS),
             )
         (self.blocks,) = _positive("blocks", blocks)
-        (max_inputs,) = _positive("max_inputs", max_inputs)
+        (max_inputs,) = _positive("max_inputs", base.max_inputs if max_inputs is None else max_inputs)
         self.rules = replace(
             base,
-            dense_dims=_positive("dense_dims", dense_dims),
-            sparse_dims=_positive("sparse_dims", sparse_dims),
+            dense_dims=_positive("dense_dims", base.dense_dims if dense_dims is None else dense_dims),
+            sparse_dims=_positive("sparse_dims", base.sparse_dims if sparse_dims is None else sparse_dims),
             max_inputs=max_inputs,
         )
         self.name = self.rules.name

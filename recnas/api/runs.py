@@ -1,10 +1,10 @@
-"""The commands as Python functions: `import recnas; run = recnas.search("synthetic/laptop", "runs/first")`.
+"""A search on disk, as `recnas.search` and `recnas.open_run` give it.
 
 run.result                  # what result.json holds, typed
 run.table()                 # candidates and trainings as a pandas frame
 run.best.arch               # the winner, in its own space
 run.best.build()            # of a CTR search: a torch module with fresh weights
-run.best.load()             # of a CTR search: the trained model, with its tables; model.predict(dense, ids)
+run.best.load()             # of a CTR search: the trained model, with its tables; model.predict(frame)
 """
 
 from __future__ import annotations
@@ -25,27 +25,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from recnas.serve.load import TrainedModel
-    from recnas.tasks.registry import AnySearch
-
-
-def search(
-    config: str | Path | AnySearch, out: str | Path, *overrides: str, workers: int | None = None, quiet: bool = True
-) -> Run:
-    """Run a search, or continue one; see `recnas search --help`.
-
-    Args:
-        config: a YAML file, the name of a shipped config, or settings.
-        overrides: "key=value" strings, for a file or a shipped config.
-    """
-    from recnas.cli.shipped import config_path
-    from recnas.config import Settings
-    from recnas.engines.execution import Execution
-    from recnas.jobs.search import search as run_search
-    from recnas.tasks.registry import load_search
-
-    settings = config if isinstance(config, Settings) else load_search(config_path(str(config)), overrides)
-    run_search(settings, out, Execution.of(workers, quiet))
-    return open_run(out)
 
 
 def open_run(path: str | Path) -> Run:
@@ -117,6 +96,10 @@ class Best:
         self.run = run
         self._described = json.loads(path.read_text())
 
+    def __str__(self) -> str:
+        """How commands name it."""
+        return f"{self.run.path}:best"
+
     @cached_property
     def arch(self) -> Any:
         """The architecture, as its space has it."""
@@ -141,7 +124,7 @@ class Best:
         return new_subnet(self.arch, net_shape(schema, settings), seed)
 
     def load(self, seed: int | None = None) -> TrainedModel:
-        """The trained model, network and tables: `model.predict(dense, ids)`."""
+        """The trained model, network and tables: `model.predict(frame)`, or `model.predict(dense, ids)`."""
         from recnas.serve.load import load_trained
 
         self._only_of_clicks("load")
