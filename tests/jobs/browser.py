@@ -120,9 +120,10 @@ class Browser:
         return self._send("POST", f"{self._session}/se/log", {"type": kind})
 
     def requests(self) -> list[str]:
-        """Addresses the page asked for since the last call."""
+        """Addresses the page asked for since the last call; what the browser loads for its own pages is not asked by it."""
         messages = [json.loads(entry["message"])["message"] for entry in self.log("performance")]
-        return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        return [address for address in asked if not address.startswith("chrome://")]
 
     def screenshot(self, path: Path, whole: bool = False) -> None:
         params: dict[str, Any] = {"captureBeyondViewport": True} if whole else {}
