@@ -85,7 +85,7 @@ def test_score_compare_cost_draw_and_report(work: Path, short_data, monkeypatch:
                  "--json", "batches=2", "batch_size=64", *plugin(work)]) == 0  # fmt: skip
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["arch"]["space"] for line in lines] == ["own-narrow"] * 3
-    monkeypatch.setattr("recnas.train.latency.answer_times", lambda *_, **_: {1: [0.001], 512: [0.001]})
+    monkeypatch.setattr("recnas.train.latency.answer_times", lambda *_, on: {1: [0.001], 512: [0.001]})
     one_pass = ["epochs=1", "schedule=cosine", "stop.patience=null"]
     compare = ["compare", "--data", str(short_data.path), "--models", "lr", "own-net", "--seeds", "1", "--keep"]
     assert main([*compare, "--out", str(work / "cmp"), "--workers", "1", "--quiet", *one_pass, *plugin(work)]) == 0

@@ -56,7 +56,7 @@ def work(short_file: Path, tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         # What takes longest and is tested elsewhere: seconds of timing, and a second process that scores raw rows.
-        patch.setattr("recnas.train.latency.answer_times", lambda *_, **_: {1: [0.001], 512: [0.001]})
+        patch.setattr("recnas.train.latency.answer_times", lambda *_, on: {1: [0.001], 512: [0.001]})
         patch.setattr("recnas.serve.export.check_raw_rows", lambda *_: {})
         exec(compile(quick, str(PAGE), "exec"), names)
         exec(compile(scored, str(PAGE), "exec"), names)
