@@ -38,24 +38,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "Best",
-    "Comparison",
-    "Exported",
-    "Run",
-    "Training",
-    "WarmedSupernet",
-    "compare",
-    "export",
-    "get_space",
-    "load",
-    "load_plugin",
-    "open_run",
-    "prepare",
-    "score",
-    "search",
-    "train_model",
-    "warmup",
-]
+    "Best", "Comparison", "Exported", "Run", "Training", "WarmedSupernet", "compare", "export", "get_space",
+    "load", "load_plugin", "open_run", "prepare", "score", "search", "train_model", "warmup",
+]  # fmt: skip
 
 wait_passively()  # before anything loads torch
 
