@@ -269,10 +269,10 @@ class RowReader:
             names = split_line(line, self.raw["separator"], self.raw["quote"])
         except RowError:
             return None
-        # A row of texts could hold the names of columns by chance, but no number is called like its column.
+        # A row of texts could hold the names of columns by chance, one or two of many, but no number is called like its column.
         certain = any(column["source"] in names for column in self.model["dense"])
         absent = [name for name in self.sources if name not in names]
-        if certain and absent and not self.joined:
+        if certain and 0 < len(absent) < len(self.sources) / 2 and not self.joined:
             raise RowError(f"the header line has no column {', '.join(absent)}; it has {', '.join(names)}")
         certain = certain or set(names) <= {*self.raw["columns"], self.raw["label"]}
         return names if certain and not absent and len(set(names)) == len(names) else None

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recnas.data.prepare.options import PrepareOptions
@@ -124,7 +124,20 @@ def test_text_and_parquet_of_the_same_rows_are_the_same_data(both):
     assert [field.standardised for field in from_text.schema.dense] == [False, True, True]
 
 
+LIKE_A_COLUMN = {
+    "clicked": "0",
+    "price": "none",
+    "seen": "",
+    "age": "",
+    "city": "seen",
+    "tag": "",
+    "item": "",
+    "hour": "",
+}
+
+
 @settings(max_examples=60)
+@example(rows=[LIKE_A_COLUMN], quote_all=False, crlf=False)  # a text that is called like a numeric column is no header
 @given(rows=st.lists(row, min_size=1, max_size=6), quote_all=st.booleans(), crlf=st.booleans())
 def test_text_parquet_and_json_give_the_same_inputs(both, readers, tmp_path_factory, rows, quote_all, crlf):
     folder: Path = tmp_path_factory.mktemp("rows")
