@@ -70,7 +70,7 @@ def compare(
     from recnas.cli.shipped import config_path
     from recnas.config import Settings, read_config
     from recnas.engines.execution import Execution
-    from recnas.jobs.compare import compare as run_compare
+    from recnas.jobs.compare.configured import compare_configured
     from recnas.jobs.compare.settings import compare_config
 
     if isinstance(models, Settings):
@@ -84,18 +84,6 @@ def compare(
         raise ConfigError(
             "a prepared data set is needed.", 'recnas.compare(["dlrm", "deepfm"], "runs/cmp", data="DIR")'
         )
-    board = run_compare(
-        opened(config.data),
-        out,
-        config.models,
-        config.reference,
-        config.train,
-        seeds=config.seeds,
-        first_seed=config.seed,
-        tune=config.tune,
-        budget=config.budget,
-        options=config.options,
-        keep=keep,
-        how=Execution.of(workers, quiet, engine, ray_address),
-    )
+    how = Execution.of(workers, quiet, engine, ray_address)
+    board = compare_configured(config, opened(config.data), out, keep, how)
     return Comparison(Path(out), board)

@@ -61,24 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.data.prepared import PreparedData
-    from recnas.jobs.compare import compare
+    from recnas.jobs.compare.configured import compare_configured
 
     config = _config(args)
-    board = compare(
-        PreparedData.open(str(config.data)),
-        args.out,
-        config.models,
-        config.reference,
-        config.train,
-        seeds=config.seeds,
-        first_seed=config.seed,
-        tune=config.tune,
-        budget=config.budget,
-        options=config.options,
-        keep=args.keep,
-        how=execution(args),
-        latency_on=config.latency_on,
-    )
+    board = compare_configured(config, PreparedData.open(str(config.data)), args.out, args.keep, execution(args))
     if args.json:
         print_json(board.to_json())
         return 0

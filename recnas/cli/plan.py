@@ -1,4 +1,4 @@
-"""Plan how the tables of a training would be shared out over GPUs, without having them.
+"""Plan how the tables of a training would be spread over GPUs, without having them.
 
   recnas plan criteo/warmup --tables criteo-1tb --gpus 8 --memory 80GB
   recnas plan criteo/warmup --data data/criteo --gpus 16 --hosts 2 --memory 40GB --batch 65536 supernet.embeddings.width=64

@@ -6,7 +6,7 @@
   recnas train --from runs/monday --data data/tuesday --out runs/tuesday
 
 The same command after a crash continues from the last checkpoint. Over several processes or GPUs, with tables
-that are shared out among them:
+that are divided among them:
 
   torchrun --nproc-per-node 4 -m recnas train arch.json --data data/criteo --out runs/best
 """

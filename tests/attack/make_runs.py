@@ -8,12 +8,14 @@ training: they would be most of it.
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
+from recnas.runs.checks import with_check
 from tests.attack.bench import Bench
 from tests.attack.children import Children
 from tests.attack.tally import Tally
@@ -41,6 +43,14 @@ def main(target: Path) -> None:
         shutil.copytree(bench.base.data, data)
         for name in (".lock", ".verified.json"):
             (data / name).unlink(missing_ok=True)
+        for manifest in folder.rglob("manifest.json"):
+            forget_place(manifest, scratch)
+
+
+def forget_place(manifest: Path, scratch: str) -> None:
+    """Where this was made is nobody's business, and no later machine has such a folder."""
+    text = manifest.read_text().replace(scratch, "/made-elsewhere")
+    manifest.write_text(json.dumps(with_check(json.loads(text)), indent=1) + "\n")
 
 
 if __name__ == "__main__":

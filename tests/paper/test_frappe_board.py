@@ -20,7 +20,7 @@ from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.prepare import prepare
 from recnas.data.raw.sources import ReadySplit
 from recnas.engines.execution import Execution
-from recnas.jobs.compare import compare
+from recnas.jobs.compare.configured import compare_configured
 from recnas.jobs.compare.settings import CompareConfig
 from recnas.runs.results import ComparedModel
 
@@ -53,15 +53,7 @@ def rows(paper_runs: Path, write_down) -> dict[str, ComparedModel]:
     data = prepare("frappe_x1", split, paper_runs / "frappe-x1-data", PrepareOptions())
     values = read_yaml(config_path("frappe/board")) | {"data": str(data.path)}
     config = check_settings(CompareConfig, values, "frappe/board")
-    board = compare(
-        data,
-        paper_runs / "frappe-board",
-        config.models,
-        settings=config.train,
-        seeds=config.seeds,
-        options=config.options,
-        how=Execution(2),
-    )
+    board = compare_configured(config, data, paper_runs / "frappe-board", how=Execution(2))
     found = {row.id: row for row in board.models}
     write_down("leaderboards.md", "frappe", table(found))
     return found

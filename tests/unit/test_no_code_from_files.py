@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[2] / "recnas"
 DANGEROUS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "code", "codeop", "imp", "runpy"}
 MAY = {
     "data/images/files.py": "published pickles of CIFAR and ImageNet16, by an unpickler that knows arrays of numbers only",
-    "engines/pool.py": "looks whether work can be sent to worker processes of its own",
+    "engines/pool.py": "work that this process sent to worker processes of its own",
     "engines/ray.py": "work that this process sent to workers of its own",
     "testing/space_suite.py": "tests of third parties",
     "testing/proxy_suite.py": "tests of third parties",

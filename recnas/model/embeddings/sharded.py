@@ -1,4 +1,4 @@
-"""Embedding tables shared out over the processes of a torch process group, on torchrec's sharded collection.
+"""Embedding tables spread over the processes of a torch process group, on torchrec's sharded collection.
 
 Every process looks up its own rows of the batch and receives values from whoever holds the tables. torchrec
 does this in three stages (ids to the owners, look-up there, values back), and recnas cuts the graph twice:
