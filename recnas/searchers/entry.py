@@ -10,6 +10,7 @@ with the leader's recipe; mutations of the leaders with theirs; other recipes of
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -78,7 +79,7 @@ class Entry:
             for number in range(self.settings.recipes)
             for one in chosen
         ]
-        return entrants[:room]
+        return list(_new(entrants, set()))[:room]
 
     def later(self, room: int, leaders: Sequence[Entrant], order: Sequence[Entrant]) -> list[Entrant]:
         """Entrants of a further bracket.
@@ -96,7 +97,8 @@ class Entry:
             "mutation": lambda: self._mutations(leaders),
             "recipe": lambda: self._other_recipes(leaders, order),
         }
-        return list(islice(in_turns(*(sources[name]() for name in self.settings.later)), room))
+        met = {_pair(one) for one in order}
+        return list(islice(_new(in_turns(*(sources[name]() for name in self.settings.later)), met), room))
 
     def _untrained(
         self, leaders: Sequence[Entrant], order: Sequence[Entrant], places: Mapping[str, float]
@@ -190,6 +192,18 @@ def root_of(index: int, parents: Mapping[int, Sequence[int]]) -> int:
     while parents.get(index):
         index = parents[index][0]
     return index
+
+
+def _pair(one: Entrant) -> tuple[str, str]:
+    return one.key, json.dumps(one.recipe, sort_keys=True)
+
+
+def _new(entrants: Iterable[Entrant], met: set[tuple[str, str]]) -> Iterator[Entrant]:
+    """Without those that would repeat a training, of the same seed and so the same to the last bit."""
+    for one in entrants:
+        if _pair(one) not in met:
+            met.add(_pair(one))
+            yield one
 
 
 def _entrant(one: Contender, recipe: Recipe, why: str) -> Entrant:

@@ -230,6 +230,17 @@ def test_who_enters_later():
     assert leaders
 
 
+def test_nobody_enters_twice_with_one_recipe(monkeypatch: pytest.MonkeyPatch):
+    few = {"batch_size": 100, "lr": 1.0}
+    drawn = lambda key, around, number: few | {"lr": float(number % 3)}  # noqa: E731
+    monkeypatch.setattr(f"{__name__}.recipe", drawn)
+    one = race(contenders(3, 4), budget=80, brackets=3, recipes=4, later=("recipe",))
+    run(one, falling)
+    pairs = [(e.key, e.recipe["lr"]) for e in one.entrants]
+    assert len(set(pairs)) == len(pairs) > 7
+    assert len(pairs) <= 7 * 4
+
+
 def test_to_ask_and_tell_again_is_the_same_race():
     told = run(race(contenders(5, 20), budget=50), falling)
     again = race(contenders(5, 20), budget=50)
