@@ -13,7 +13,6 @@ from recnas.errors import ConfigError
 from recnas.searchers.settings import RaceSettings
 
 LEAST_VALID_ROWS = 10_000  # that judge a rung
-USUAL_PASSES = 5  # of a training that validation ends: best after three, on generated and real rows, and two more
 
 
 def rows_read(steps: int, batch: int, rows: int) -> int:
@@ -78,7 +77,7 @@ class Course:
     @property
     def usual(self) -> int:
         """Rows that a training to its end is reckoned with: validation usually ends it before the last pass."""
-        return min(self._dearest(self.epochs), self._dearest(max(USUAL_PASSES, 2 * self.settings.rungs[-1])))
+        return min(self._dearest(self.epochs), self._dearest(max(self.settings.usual_passes, 2 * self.settings.rungs[-1])))
 
     def check(self) -> None:
         """Faults of the settings that only the data and the trainings show."""

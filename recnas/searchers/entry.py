@@ -1,8 +1,8 @@
 """Who enters a race.
 
-The first bracket: seeds of the search and its best candidates by its own order, in turns, of which at most `relatives`
-may descend from the same first candidate. All enter with the default recipe, and where there is room with up to
-`recipes`.
+The first bracket: seeds of the search, then its best candidates by its own order, of which at most `relatives` may
+descend from the same first candidate. All enter with the default recipe, and where there is room with up to `recipes`.
+Seeds come first because they are known to work: with a small budget those at the end of the list would never be tried.
 
 The next ones, in turns (`later`): untrained candidates that a ranker, fitted on what was trained so far, places highest,
 with the leader's recipe; mutations of the leaders with theirs; other recipes of the leaders.
@@ -73,7 +73,7 @@ class Entry:
         searched = self._not_too_near([one for one in self.contenders if one.why != SEED])
         # Every seed and as many others come before any second recipe.
         count = max(math.ceil(room / self.settings.recipes), min(room, 2 * len(seeds)))
-        chosen = list(in_turns(seeds, searched))[:count]
+        chosen = [*seeds, *searched][:count]
         entrants = [
             _entrant(one, self._recipe(one.key, None, number), one.why)
             for number in range(self.settings.recipes)
@@ -85,7 +85,8 @@ class Entry:
         """Entrants of a further bracket.
 
         Args:
-            leaders: that were trained to their end, best first. order: all entrants so far, best first.
+            leaders: those of `order` that did not fail, of which the first few architectures count.
+            order: all entrants so far: who came furthest first, and of these the best.
         """
         best: dict[str, Entrant] = {}
         for one in leaders:

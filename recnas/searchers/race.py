@@ -250,9 +250,9 @@ class Race:
         room = self.course.entrants(rows - kept, most)
         if room == 0 and bracket == 0:
             room = self.course.entrants(rows, most)  # too few rows for both: they are shared in the end
-        order = self.order(self.finalists)
+        order = self._by_progress()
         leaders = [one for one in order if math.isfinite(self.value(one))]
-        found = self._entry.first(room) if bracket == 0 else self._entry.later(room, leaders, self._by_progress())
+        found = self._entry.first(room) if bracket == 0 else self._entry.later(room, leaders, order)
         entered = [
             one.model_copy(update={"number": len(self.entrants) + place, "bracket": bracket})
             for place, one in enumerate(found)

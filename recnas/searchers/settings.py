@@ -177,6 +177,9 @@ class BohbSettings(SearcherSettings):
     smoothing: float = Field(1.0, gt=0)  # added to the count of every option
 
 
+USUAL_PASSES = 5.0  # best after three, on generated and real rows, and two more that show it
+
+
 class RaceSettings(Settings):
     """Many short trainings first, of which the best go on: successive halving over architectures and recipes."""
 
@@ -189,6 +192,9 @@ class RaceSettings(Settings):
         ("ranker", "mutation", "recipe"), min_length=1
     )  # who enters further brackets, in turns: untrained ones by the ranker or as they stand, mutations and recipes of the leaders
     relatives: int = Field(2, ge=1)  # most searched ones of a bracket that descend from the same candidate
+    usual_passes: float = Field(
+        USUAL_PASSES, gt=0
+    )  # that a training to its end is reckoned with: until its best, and until validation ends it
     seeds: int = Field(1, ge=1)  # trainings of each that is trained to its end; their mean decides
 
     @field_validator("rungs")

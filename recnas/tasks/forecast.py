@@ -30,7 +30,7 @@ from recnas.progress import human_bytes
 from recnas.proxies.engine import passes_of
 from recnas.proxies.registry import get_proxies
 from recnas.runs.results import Decidable
-from recnas.searchers.course import USUAL_PASSES
+from recnas.searchers.settings import USUAL_PASSES
 from recnas.seeds import stream
 from recnas.space.nasrec.cost import count
 from recnas.space.nasrec.sampling import ANY_PATH

@@ -27,7 +27,7 @@ TABLE_RATES: Mapping[str, tuple[float | None, ...]] = {
 }
 TABLE_L2 = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 5e-2)
 DROPOUTS = (0.0, 0.1, 0.2, 0.4)
-BATCH_SIZES = (512, 1024, 4096)
+BATCH_SIZES = (128, 256, 512, 1024, 4096)
 AVERAGES = (None, 0.999)
 
 TABLES = "embeddings."  # what settings of the tables begin with

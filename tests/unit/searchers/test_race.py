@@ -210,7 +210,7 @@ def test_who_enters_first():
     assert [e.key for e in one.entrants[archs:]] == [e.key for e in one.entrants[: number - archs]]
     assert all(e.recipe == recipe(e.key, None, 0) for e in one.entrants[:archs])
     assert all(e.recipe == recipe(e.key, None, 1) for e in one.entrants[archs:])
-    assert [e.key for e in one.entrants[:6]] == ["seed0", "net3", "seed1", "net4", "seed2", "net5"]
+    assert [e.key for e in one.entrants[:6]] == ["seed0", "seed1", "seed2", "net3", "net4", "net5"]
     # families are 3, 5, 7 ... and 4, 6, 8 ...: two of each, then the rest in order
     assert [e.key for e in one.entrants[6:8]] == ["net6", "net7"]
     assert {e.why for e in one.entrants} == {"seed", "search"}
