@@ -126,10 +126,12 @@ class HandCrafted(Trainable):
         network = build(self.id, shape, model_options(self.id, settings, choice), seed)
         assert isinstance(network, Baseline)
         embeddings = make_tables(schema, settings, seed, device, network)
+        layout = network.field_columns
+        columns = (network.table_width(width),) * schema.n_sparse if layout is None else layout.columns
         cost = {
             "params": count_params(network),
             "macs": count_macs(network, shape),
-            "embedding_params": sum(embeddings.rows) * network.table_width(width),
+            "embedding_params": sum(rows * own for rows, own in zip(embeddings.rows, columns)),
         }
         return Built(network.to(device), embeddings, with_tables_of(network, settings), cost)
 
