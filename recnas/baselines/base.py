@@ -24,7 +24,7 @@ from recnas.baselines.layers import NormKind
 from recnas.config import Settings
 from recnas.data.schema import Schema
 from recnas.model.dropout import Draws
-from recnas.model.embeddings import Embeddings
+from recnas.model.embeddings import Embeddings, FieldColumns
 
 
 class InputShape(NamedTuple):
@@ -74,10 +74,14 @@ class Baseline(nn.Module):
         self.shape = shape
         self.draws = Draws()
 
-    @classmethod
-    def table_width(cls, width: int) -> int:
+    def table_width(self, width: int) -> int:
         """Columns of a table row when vectors are `width` wide."""
-        return (width if cls.vectors else 0) + cls.first_order
+        return (width if self.vectors else 0) + self.first_order
+
+    @property
+    def field_columns(self) -> FieldColumns | None:
+        """What each field's table holds, where they are not all as wide as `table_width` says."""
+        return None
 
     @property
     def output_bias(self) -> nn.Parameter:

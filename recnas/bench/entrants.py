@@ -69,12 +69,15 @@ class Entrant(ABC):
         on_grid = all(default[name] in _plain(values) for name, values in grid.items())
         return prod(map(len, grid.values())) + (not on_grid)
 
-    def choices(self, settings: TrainSettings, trials: int, seed: int) -> list[Choice]:
+    def choices(self, settings: TrainSettings, trials: int, seed: int, instead: Grid | None = None) -> list[Choice]:
         """The default and further points of the grid, drawn without repeats; fewer if the grid ends.
 
         More trials are the same trials and more: the order depends on the seed and the model alone.
+
+        Args:
+            instead: values of some settings, in the place of those that the grid has.
         """
-        default, grid = self.default(settings), self.grid(settings)
+        default, grid = self.default(settings), {**self.grid(settings), **(instead or {})}
         sizes = [len(values) for values in grid.values()]
         chosen = [default]
         for index in stream(seed, "tuning-trials", zlib.crc32(self.id.encode())).permutation(prod(sizes)):
@@ -123,10 +126,12 @@ class HandCrafted(Trainable):
         network = build(self.id, shape, model_options(self.id, settings, choice), seed)
         assert isinstance(network, Baseline)
         embeddings = make_tables(schema, settings, seed, device, network)
+        layout = network.field_columns
+        columns = (network.table_width(width),) * schema.n_sparse if layout is None else layout.columns
         cost = {
             "params": count_params(network),
             "macs": count_macs(network, shape),
-            "embedding_params": sum(embeddings.rows) * network.table_width(width),
+            "embedding_params": sum(rows * own for rows, own in zip(embeddings.rows, columns)),
         }
         return Built(network.to(device), embeddings, with_tables_of(network, settings), cost)
 

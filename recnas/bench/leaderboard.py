@@ -80,6 +80,8 @@ def _row(model: TrainedModel, reference: Sequence[RowSums] | None, to_guess: Pai
         seeds=tuple(line.seed for line in lines),
         trials=len(model.trials),
         trained_rows=sum(line.trained_rows for line in [*model.trials, *lines]),
+        tuned_rows=sum(line.trained_rows for line in model.trials),
+        whole=sum(line.failed is None and (line.rung is None or line.ended) for line in model.trials),
         best_epochs=tuple(line.best_epoch for line in lines),
         choice=first.choice,
         valid=_over_seeds([line.valid for line in lines]),
@@ -170,6 +172,7 @@ def flat(row: ComparedModel) -> dict[str, Any]:
     columns["train_rows_per_second"] = row.rows_per_second
     columns["trials"] = row.trials
     columns["trained_rows"] = row.trained_rows
+    columns["tuned_rows"] = row.tuned_rows
     columns["best_epochs"] = " ".join(f"{epoch:g}" for epoch in row.best_epochs if epoch is not None)
     columns["choice"] = "; ".join(f"{name}={value}" for name, value in row.choice.items())
     return columns

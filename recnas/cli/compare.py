@@ -51,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget",
         metavar="20x",
-        help="instead of --tune: trials of each model until they have trained on this many times the training rows",
+        help="instead of --tune: what each model's tuning may train on, in times of the training rows: many recipes a "
+        "little, the best to their end",
     )
     add_workers(parser, "processes of one thread (default: all cores, or a few per GPU); changes no figure but speeds")
     parser.add_argument("--keep", action="store_true", help="keep the weights of every final training")
@@ -113,7 +114,7 @@ def _print(board: Leaderboard, out: str) -> None:
     if board.tune or board.budget:
         for row in board.models:
             chosen = " ".join(f"{name}={value}" for name, value in row.choice.items())
-            print(f"{row.model}: best of {row.trials} trial(s) on validation: {chosen}")
+            print(f"{row.model}: best of {_tuned(row, board)} on validation: {chosen}")
     if below := floor_lines(board):
         print("warning:", " ".join(below))
     if said := headline(board):
@@ -131,6 +132,13 @@ def _print(board: Leaderboard, out: str) -> None:
         f"{len(board.seeds)} seed(s), {tuned} per model, {board.rows['test']:,} test rows{weights}; "
         f"everything: {out}/leaderboard.csv, leaderboard.json"
     )
+
+
+def _tuned(row: ComparedModel, board: Leaderboard) -> str:
+    if board.budget is None:
+        return f"{row.trials} trial(s)"
+    spent = row.tuned_rows / board.rows["train"]
+    return f"{row.trials} recipe(s), {row.whole} of them trained to the end, {spent:.1f} of {board.budget:g}x spent,"
 
 
 def _cells(row: ComparedModel, board: Leaderboard) -> list[str]:

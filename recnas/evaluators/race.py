@@ -106,21 +106,42 @@ class RungWork:
             "rows": self.rows,
             "settings": settings.model_dump(mode="json", exclude=NOT_THE_RESULT),
         }
-        started, folder = time.monotonic(), Path(self.folder) / request.name
-        try:
-            quiet = Progress(quiet=True)
-            train_with_checkpoints(trainer, folder, made_from, quiet, "train", until=request.until, end=request.end)
-            # Checks of a training looked at all rows.
-            checked = trainer.watch is not None and trainer.watch.best is not None
-            rows = None if trainer.ended or checked else request.valid_rows
-            valid = judged(trainer, network, data, rows, scores_path(self.folder, request.name))
-        except (NotFinite, NotFiniteScores) as error:  # one that diverges drops out; the race goes on
-            return RungDone(time.monotonic() - started, trainer.step, failed=error.what)
-        watch = trainer.watch
-        steps = max(trainer.step, trainer.trained_steps)  # the weights may be those of an earlier check
-        best = watch.best_epoch() if watch is not None else None
-        cut = request.end and steps < trainer.total_steps and not (watch is not None and watch.stopped)
-        return RungDone(time.monotonic() - started, steps, valid, best, trainer.ended, cut)
+        folder, scores = Path(self.folder) / request.name, scores_path(self.folder, request.name)
+        return take_further(
+            trainer, network, data, folder, made_from, request.until, request.end, request.valid_rows, scores
+        )
+
+
+def take_further(
+    trainer: Trainer,
+    network: nn.Module,
+    data: PreparedData,
+    folder: Path,
+    made_from: dict[str, Any],
+    until: int,
+    end: bool,
+    valid_rows: int | None,
+    scores: Path | None = None,
+) -> RungDone:
+    """From the checkpoint in `folder` on, if there is one, as far as `until`; see `RungRequest`.
+
+    Args:
+        trainer: of new weights. scores: see `judged`.
+    """
+    started = time.monotonic()
+    try:
+        train_with_checkpoints(trainer, folder, made_from, Progress(quiet=True), "train", until=until, end=end)
+        # Checks of a training looked at all rows.
+        checked = trainer.watch is not None and trainer.watch.best is not None
+        rows = None if trainer.ended or checked else valid_rows
+        valid = judged(trainer, network, data, rows, scores)
+    except (NotFinite, NotFiniteScores) as error:  # one that diverges drops out; the race goes on
+        return RungDone(time.monotonic() - started, trainer.step, failed=error.what)
+    watch = trainer.watch
+    steps = max(trainer.step, trainer.trained_steps)  # the weights may be those of an earlier check
+    best = watch.best_epoch() if watch is not None else None
+    cut = end and steps < trainer.total_steps and not (watch is not None and watch.stopped)
+    return RungDone(time.monotonic() - started, steps, valid, best, trainer.ended, cut)
 
 
 def scores_path(folder: Path | str, training: str) -> Path:

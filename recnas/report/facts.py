@@ -59,7 +59,10 @@ def facts(runs: Sequence[Run]) -> Table:
             unit_of(run): _proposed(run),
             "limits": _limits(run),
             "trained from scratch": f"{len(run.trained)}" if run.trained else None,
-            "tuning trials per model": manifest.tune,
+            "tuning trials per model": manifest.tune if manifest.budget is None else None,
+            "training rows of each model's tuning": f"{manifest.budget:g} times"
+            if run.kind == "compare" and manifest.budget is not None
+            else None,
             "torch threads": manifest.threads,
             "plugins": ", ".join(f"{name} {version}" for name, version in manifest.plugins.items()) or None,
             "versions": ", ".join(

@@ -158,10 +158,10 @@ def _of_train(run: Run) -> Iterator[str]:
 
 def _of_compare(run: Run) -> Iterator[str]:
     lines = run.of(ModelTraining)
-    trials = [line for line in lines if line.event == "trial"]
+    trials = {(line.id, line.trial): line.trained_rows for line in lines if line.event == "trial"}
     seeds = [line for line in lines if line.event == "seed"]
     if trials:
-        yield f"tuning trials done: {len(trials)}"
+        yield f"tuning trials: {len(trials)}, {sum(trials.values()):,} training rows read by them"
     models = dict.fromkeys(line.model for line in seeds)
     yield f"trainings done: {len(seeds)}" + (f" ({', '.join(models)})" if models else "")
     if run.board is None:

@@ -204,7 +204,7 @@ class RandomTrace(Record):
 
 
 class ModelTraining(Record):
-    """One training of a comparison: a tuning trial, or one seed of the chosen settings."""
+    """One training of a comparison: a tuning trial, as far as one rung if it is in a race, or one seed of the chosen settings."""
 
     event: Literal["trial", "seed"]
     id: str
@@ -212,6 +212,9 @@ class ModelTraining(Record):
     choice: dict[str, Any]
     seed: int
     trial: int | None = None
+    rung: int | None = None  # of a race, from 0; a trial has a line for each
+    ended: bool = False  # in a race: nothing is left to train
+    cut: bool = False  # likewise: ended because the budget was
     params: int | None = None
     macs: int | None = None
     embedding_params: int | None = None

@@ -101,6 +101,7 @@ class Manifest(Record):
     arch: dict[str, Any] | None = None
     on: str = "train"  # rows it was trained on
     tune: int | None = None
+    budget: float | None = None  # of tuning, in times of the training rows
     first_seed: int | None = None
 
 
@@ -167,6 +168,8 @@ class ComparedModel(Record):
     seeds: tuple[int, ...]
     trials: int
     trained_rows: int = 0  # by tuning and by all seeds, every pass counted
+    tuned_rows: int = 0  # of these by tuning
+    whole: int = 0  # trials that were trained to their end; the others dropped out of a race
     best_epochs: tuple[float | None, ...] = ()  # by seed: whose weights were kept; None without early stopping
     choice: dict[str, Any]
     valid: dict[str, Spread]

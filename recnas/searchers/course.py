@@ -75,9 +75,19 @@ class Course:
         return self.settings.seeds * self._dearest(self.epochs)
 
     @property
+    def least_budget(self) -> float:
+        """In passes: hundredths that are enough for `least` rows."""
+        hundredths = math.ceil(100 * self.least / self.rows)
+        while math.floor(hundredths / 100 * self.rows) < self.least:  # 0.29 * 100 is less than 29
+            hundredths += 1
+        return hundredths / 100
+
+    @property
     def usual(self) -> int:
         """Rows that a training to its end is reckoned with: validation usually ends it before the last pass."""
-        return min(self._dearest(self.epochs), self._dearest(max(self.settings.usual_passes, 2 * self.settings.rungs[-1])))
+        return min(
+            self._dearest(self.epochs), self._dearest(max(self.settings.usual_passes, 2 * self.settings.rungs[-1]))
+        )
 
     def check(self) -> None:
         """Faults of the settings that only the data and the trainings show."""
@@ -88,11 +98,10 @@ class Course:
                 "Use lower rungs, or raise final.train.epochs.",
             )
         if self.budget < self.least:
-            least = math.ceil(100 * self.least / self.rows) / 100
             raise ConfigError(
                 f"final.race.budget={self.settings.budget:g} is too small: one training to its end may take "
                 f"{self.epochs:g} passes over the training rows, with {self.settings.seeds} seed(s).",
-                f"The least that works: final.race.budget={least:g}. Or lower final.train.epochs.",
+                f"The least that works: final.race.budget={self.least_budget:g}. Or lower final.train.epochs.",
             )
 
     def sizes(self, entrants: int) -> tuple[int, ...]:

@@ -74,12 +74,12 @@ class Entry:
         # Every seed and as many others come before any second recipe.
         count = max(math.ceil(room / self.settings.recipes), min(room, 2 * len(seeds)))
         chosen = [*seeds, *searched][:count]
-        entrants = [
+        entrants = (
             _entrant(one, self._recipe(one.key, None, number), one.why)
             for number in range(self.settings.recipes)
             for one in chosen
-        ]
-        return list(_new(entrants, set()))[:room]
+        )
+        return list(islice(_new(entrants, set()), room))
 
     def later(self, room: int, leaders: Sequence[Entrant], order: Sequence[Entrant]) -> list[Entrant]:
         """Entrants of a further bracket.

@@ -180,22 +180,14 @@ class BohbSettings(SearcherSettings):
 USUAL_PASSES = 5.0  # best after three, on generated and real rows, and two more that show it
 
 
-class RaceSettings(Settings):
-    """Many short trainings first, of which the best go on: successive halving over architectures and recipes."""
+class HalvingSettings(Settings):
+    """Many short trainings first, of which the best go on: successive halving."""
 
-    budget: float = Field(60.0, gt=0)  # of all its trainings together, in passes over the training rows
     rungs: tuple[float, ...] = (0.25, 0.75, 2.25)  # passes after which the best go on; then comes a training's end
     eta: int = Field(3, ge=2)  # one of so many goes on to the next rung
-    brackets: int = Field(2, ge=1)  # races one after the other, each with a share of the budget
-    recipes: int = Field(2, ge=1)  # most recipes an architecture enters with; the first is final.train as it is
-    later: tuple[Literal["ranker", "untrained", "mutation", "recipe"], ...] = Field(
-        ("ranker", "mutation", "recipe"), min_length=1
-    )  # who enters further brackets, in turns: untrained ones by the ranker or as they stand, mutations and recipes of the leaders
-    relatives: int = Field(2, ge=1)  # most searched ones of a bracket that descend from the same candidate
     usual_passes: float = Field(
         USUAL_PASSES, gt=0
     )  # that a training to its end is reckoned with: until its best, and until validation ends it
-    seeds: int = Field(1, ge=1)  # trainings of each that is trained to its end; their mean decides
 
     @field_validator("rungs")
     @classmethod
@@ -203,6 +195,19 @@ class RaceSettings(Settings):
         if not value or list(value) != sorted(set(value)) or value[0] <= 0:
             raise ValueError("rungs must be passes over the training rows, rising, such as [0.25, 1]")
         return value
+
+
+class RaceSettings(HalvingSettings):
+    """Successive halving over architectures and recipes."""
+
+    budget: float = Field(60.0, gt=0)  # of all its trainings together, in passes over the training rows
+    brackets: int = Field(2, ge=1)  # races one after the other, each with a share of the budget
+    recipes: int = Field(2, ge=1)  # most recipes an architecture enters with; the first is final.train as it is
+    later: tuple[Literal["ranker", "untrained", "mutation", "recipe"], ...] = Field(
+        ("ranker", "mutation", "recipe"), min_length=1
+    )  # who enters further brackets, in turns: untrained ones by the ranker or as they stand, mutations and recipes of the leaders
+    relatives: int = Field(2, ge=1)  # most searched ones of a bracket that descend from the same candidate
+    seeds: int = Field(1, ge=1)  # trainings of each that is trained to its end; their mean decides
 
 
 class LimitSettings(Settings):

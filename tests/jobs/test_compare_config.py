@@ -1,4 +1,4 @@
-"""`recnas compare` from a config: options of one model, and a budget of tuning in training rows."""
+"""`recnas compare` from a config: options of one model."""
 
 from __future__ import annotations
 
@@ -19,37 +19,6 @@ QUICK = TrainSettings(epochs=0.2, batch_size=256, lr=0.03, embeddings={"width": 
 def events(run: Path, kind: str, model: str | None = None) -> list[dict]:
     lines = Ledger(run / "ledger.jsonl").read()
     return [line for line in lines if line["event"] == kind and model in (None, line["id"])]
-
-
-def test_a_budget_is_spent_by_every_model_and_not_exceeded(criteo_data, tmp_path: Path):
-    board = compare(criteo_data, tmp_path / "run", ["lr", "fm", "dnn"], settings=QUICK, seeds=1, budget=0.7)
-    rows = criteo_data.rows("train")
-    for model in ("lr", "fm", "dnn"):
-        trials = events(tmp_path / "run", "trial", model)
-        spent = [line["trained_rows"] for line in trials]
-        assert len(trials) >= 3
-        # A training ends with a whole step; the largest batch of the grid is 4,096.
-        assert abs(sum(spent) - 0.7 * rows) <= 0.2 * rows + 4096
-        assert [line["trial"] for line in trials] == list(range(len(trials)))
-        (row,) = (row for row in board.models if row.id == model)
-        assert row.trained_rows == sum(spent) + sum(
-            line["trained_rows"] for line in events(tmp_path / "run", "seed", model)
-        )
-    assert board.budget == 0.7
-
-
-def test_a_budget_that_was_interrupted_is_spent_on_the_same_trials(criteo_data, tmp_path: Path):
-    compare(criteo_data, tmp_path / "whole", ["lr", "fm"], settings=QUICK, seeds=1, budget=0.5)
-    cut = tmp_path / "cut"
-    compare(criteo_data, cut, ["lr", "fm"], settings=QUICK, seeds=1, budget=0.5)
-    lines = (cut / "ledger.jsonl").read_text().splitlines(keepends=True)
-    (cut / "ledger.jsonl").write_text("".join(lines[:3]))
-    compare(criteo_data, cut, ["lr", "fm"], settings=QUICK, seeds=1, budget=0.5)
-
-    def trials(run: Path) -> dict:
-        return {(line["id"], line["trial"]): (line["choice"], line["valid"]) for line in events(run, "trial")}
-
-    assert trials(cut) == trials(tmp_path / "whole")
 
 
 def test_a_config_says_what_is_compared_and_options_reach_one_model_only(criteo_data, tmp_path: Path, capsys):

@@ -18,6 +18,7 @@ from recnas.cli.main import main
 from recnas.data.loader import BatchLoader
 from recnas.errors import ConfigError
 from recnas.evaluators.race import RungRequest, RungWork
+from recnas.jobs.compare import compare
 from recnas.runs.ledger import Ledger
 from recnas.serve.load import load_trained
 from recnas.serve.program import read_program
@@ -207,3 +208,19 @@ def test_a_rung_goes_on_from_its_checkpoint(criteo_data, tmp_path: Path):
         found.append((done.steps, done.valid))
     assert found[0] == found[1]
     assert found[0][0] == 9
+
+
+def test_a_hand_crafted_model_whose_contexts_have_tables_of_their_own(short_data, tmp_path: Path):
+    """Compared, kept, opened again, exported."""
+    options = {"hidden": (8,), "fusion_heads": 2, "first_context": 1, "second_context": 3, "own_contexts": True}
+    settings = TrainSettings(epochs=1, batch_size=256, embeddings={"width": 4}, stop={"patience": 1})
+    out = tmp_path / "run"
+    compare(short_data, out, ["finalmlp"], settings=settings, seeds=1, options={"finalmlp": options}, keep=True)
+    model = load_trained(f"{out}:finalmlp")
+    batches = [(b.dense, b.ids) for b in BatchLoader(short_data, "test", 4096).epoch()]
+    logits = torch.cat([model.logits(dense, ids) for dense, ids in batches])
+    np.testing.assert_array_equal(logits.numpy(), np.load(out / "predictions" / "finalmlp-seed-0.npy"))
+    assert main(["export", f"{out}:finalmlp", "--to", "pt2", "--out", str(tmp_path / "served"), "--quiet"]) == 0
+    program = read_program(tmp_path / "served" / "model.pt2")
+    for dense, ids in batches:
+        torch.testing.assert_close(program(dense, ids), model.predict(dense, ids))

@@ -5,14 +5,16 @@
     RUN/predictions/       logits of every (model, seed) on the test rows, float32 .npy
     RUN/leaderboard.json   everything; leaderboard.csv the same as one line per model
 
-Every model gets the same number of trials, drawn from its declared grid by one seed and judged by validation
-log loss; then the chosen one is trained with every seed, and each training reads test once, after its end.
+Every model gets the same number of trials, or as many training rows for a race of recipes, drawn from its declared grid
+by one seed and judged by validation log loss; then the chosen one is trained with every seed, and each training reads
+test once, after its end.
 What is in the ledger is not run again: a run that was killed goes on, and more models or seeds may be added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,10 @@ from recnas.data.prepared import PreparedData
 from recnas.data.quality import warn_of_data
 from recnas.data.schema import Schema
 from recnas.devices import choose_device
+from recnas.engines.base import Engine
 from recnas.engines.execution import Execution
 from recnas.errors import ConfigError
+from recnas.jobs.compare.halving import Budget, Halving
 from recnas.jobs.compare.journal import Journal
 from recnas.jobs.compare.tuning import Tuning, check_trials
 from recnas.jobs.compare.work import CompareWork, Trial, predictions_path
@@ -37,6 +41,7 @@ from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
 from recnas.runs.records import ModelLatency
 from recnas.runs.results import Leaderboard, MetricColumn
+from recnas.searchers.settings import HalvingSettings
 from recnas.tasks.models import find_entrant, resolve, with_options
 from recnas.train.latency import latency_percentiles
 from recnas.train.logits import read_logits
@@ -59,6 +64,7 @@ def compare(
     keep: bool = False,
     how: Execution | None = None,
     latency_on: str = "cpu",
+    halving: HalvingSettings | None = None,
 ) -> Leaderboard:
     """Run a comparison, or what is missing of one; the number of workers changes nothing but speeds.
 
@@ -66,21 +72,26 @@ def compare(
         models: see `recnas.tasks.models`. reference: what the others are compared with; the first
             model if None.
         tune: trials per model, the model's defaults among them; 0 takes the defaults as they are.
-        budget: instead of a number of trials, what the trials of a model may train on: this many times the
-            training rows. The last trial ends where the budget does.
+        budget: instead of a number of trials, what the tuning of a model may train on: this many times the training
+            rows, spent on a race of its recipes (`recnas.jobs.compare.halving`).
         options: by model, what is set for it alone: its own options, and settings of the recipe.
         keep: keep the weights of every final training under RUN/models.
         latency_on: where latency is measured: cpu (one thread), or the GPU that will serve.
+        halving: of that race.
     """
     settings, how = settings or TrainSettings(), how or Execution()
     how.check()
     entrants = with_options(resolve(models, data), options or {}, settings)
     compared_with = find_entrant(reference, entrants) if reference else entrants[0]
     check_trials(entrants, settings, tune, budget)
+    halving = halving or HalvingSettings()
+    allowed = None if budget is None else Budget(settings, halving, budget, data.rows("train"))
     skipped = {e.label: why for e in entrants if isinstance(e, OtherLibrary) and (why := why_not(e.id))}
     entrants = [entrant for entrant in entrants if entrant.label not in skipped]
     if compared_with.label in skipped:
         raise ConfigError(f"the reference {compared_with.label} cannot be fitted here: {skipped[compared_with.label]}.")
+    if allowed is not None:
+        allowed.check(entrants)
     check_stopping(settings, data, how.progress)
     choose_device(latency_on, "latency_on")  # now, not after all trainings
     run = RunDir.create(
@@ -92,14 +103,14 @@ def compare(
         settings=settings.model_dump(mode="json", exclude=NOT_THE_RESULT),
         tune=tune,
         first_seed=first_seed,
-        **({"budget": budget} if budget is not None else {}),
+        **({"budget": budget, "halving": halving.model_dump(mode="json")} if budget is not None else {}),
         **({"options": options} if options else {}),
         **({"latency_on": latency_on} if latency_on != "cpu" else {}),
     )
     warn_of_data(data, how.progress)
     with run.locked():
         job = _Comparison(data, run, settings, entrants, keep, how)
-        choices = job.tune(tune, budget, first_seed)
+        choices = job.tune(tune, first_seed) if allowed is None else job.race(allowed, first_seed)
         finals = range(first_seed, first_seed + seeds)
         job.train(choices, finals)
         job.time(choices, latency_on)
@@ -157,15 +168,47 @@ class _Comparison:
         self.work = CompareWork(str(data.path), settings, str(run.path), keep)
         self.journal = Journal(run)
 
-    def tune(self, trials: int, budget: float | None, first_seed: int) -> dict[str, Choice]:
+    def tune(self, trials: int, first_seed: int) -> dict[str, Choice]:
         """The choice of every model: the best trial on validation, or its defaults."""
-        tuning = Tuning(self.entrants, self.settings, self.journal, first_seed)
-        if budget is not None:
-            while missing := tuning.affordable(budget, self.data.rows("train")):
-                self._run("tune", len(missing), missing)
-        elif trials > 1:
-            self._run("tune", len(self.entrants) * trials, tuning.missing(trials))
+        tuning = Tuning(self.settings, self.journal, first_seed)
+        if trials > 1:
+            self._run("tune", len(self.entrants) * trials, tuning.missing(self.entrants, trials))
         return {entrant.id: tuning.best(entrant) for entrant in self.entrants}
+
+    def race(self, budget: Budget, first_seed: int) -> dict[str, Choice]:
+        """The choice of every model: the best recipe of its race; models of other libraries have whole trials."""
+        others = [entrant for entrant in self.entrants if isinstance(entrant, OtherLibrary)]
+        tuning = Tuning(self.settings, self.journal, first_seed)
+        whole = [trial for other in others for trial in tuning.missing([other], budget.fits(other))]
+        if whole:
+            self._run("fit", len(whole), whole)
+        raced = [entrant for entrant in self.entrants if entrant not in others]
+        halving = Halving(raced, budget, self.journal, first_seed)
+        if raced:
+            self._race(halving)
+        chosen = {one.entrant.id: one.choice for one in halving.races.values()}
+        return chosen | {other.id: tuning.best(other) for other in others}
+
+    def _race(self, halving: Halving) -> None:
+        progress = self.how.progress
+        progress.phase("tune", halving.rows, "rows")
+        with ExitStack() as stack:
+            engine: Engine | None = None
+            while laps := halving.ask():
+                halving.forget(self.folder)
+                missing = [(one, lap) for one, lap in laps if one.known(lap) is None]
+                if missing and engine is None:
+                    engine = stack.enter_context(self.how.open(self.work))
+                results = iter(()) if engine is None else engine.map([one.trial(lap) for one, lap in missing])
+                for one, lap in laps:
+                    before, line = halving.spent, one.known(lap)
+                    if line is None:
+                        line = next(results)
+                        self.journal.append(line)
+                    one.tell(lap, line)
+                    progress.advance(halving.spent - before, note=one.note(lap))
+        halving.forget(self.folder)
+        progress.end()
 
     def train(self, choices: dict[str, Choice], seeds: Sequence[int]) -> None:
         wanted = [

@@ -28,4 +28,5 @@ def compare_configured(
         keep,
         how,
         config.latency_on,
+        config.halving,
     )

@@ -22,9 +22,14 @@ class Journal:
         self.records.append(record)
 
     def trials(self, id: str) -> dict[int, ModelTraining]:
-        """Its tuning, by number and in this order."""
+        """Its tuning, by number and in this order; of a trial in a race how far it came."""
         trials = {line.trial: line for line in self._trainings(id, "trial") if line.trial is not None}
         return dict(sorted(trials.items()))
+
+    def rungs(self, id: str) -> dict[tuple[int, int], ModelTraining]:
+        """Its race, by number of the trial and rung."""
+        lines = self._trainings(id, "trial")
+        return {(line.trial, line.rung): line for line in lines if line.trial is not None and line.rung is not None}
 
     def seeds(self, id: str) -> dict[int, ModelTraining]:
         """Its final trainings, by seed."""

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from recnas.config import Settings, apply_overrides, check_settings
 from recnas.devices import Device
+from recnas.searchers.settings import HalvingSettings
 from recnas.train.settings import TrainSettings
 
 
@@ -24,6 +25,7 @@ class CompareConfig(Settings):
     budget: float | None = Field(
         None, gt=0
     )  # what tuning may train on per model, in times of the training rows, instead of a number of trials
+    halving: HalvingSettings = HalvingSettings()  # how a budget is spent: a race of each model's recipes
     latency_on: Device = "cpu"  # where latency is measured: where the model will serve; cpu: one thread, cuda: a GPU
     train: TrainSettings = TrainSettings()
     options: dict[str, dict[str, Any]] = Field({})  # by model: its own options, and its lr, dropout, embeddings.l2 ...

@@ -1,7 +1,7 @@
-"""Tuning: which trials every model still gets, and which of them was best.
+"""Equal trials: which every model still gets, and which of them was best.
 
-Either the same number for all, or as many as train on the same number of rows. The points of a model's grid are
-tried in an order that depends on the seed and the model alone, so a run that goes on draws them again.
+The points of a model's grid are tried in an order that depends on the seed and the model alone, so a run that goes on
+draws them again.
 """
 
 from __future__ import annotations
@@ -34,38 +34,20 @@ def check_trials(entrants: Sequence[Entrant], settings: TrainSettings, tune: int
 
 @dataclass(frozen=True)
 class Tuning:
-    entrants: Sequence[Entrant]
     settings: TrainSettings
     journal: Journal
     first_seed: int
 
-    def missing(self, trials: int) -> list[Trial]:
+    def missing(self, entrants: Sequence[Entrant], trials: int) -> list[Trial]:
         """What is left of so many trials of every model; a single one could change nothing."""
         if trials < 2:
             return []
         return [
             Trial(entrant, choice, self.first_seed + TUNING_SEED, number)
-            for entrant in self.entrants
+            for entrant in entrants
             for number, choice in enumerate(entrant.choices(self.settings, trials, self.first_seed))
             if number not in self.journal.trials(entrant.id)
         ]
-
-    def affordable(self, budget: float, train_rows: int) -> list[Trial]:
-        """One more trial of every model that has something left of `budget` times the training rows.
-
-        The last ends where the budget does. None is begun that could not reach its first look at validation.
-        """
-        stop = self.settings.stop
-        least = min(self.settings.epochs, 1 if stop.patience is None else 1 / stop.checks)
-        trials = []
-        for entrant in self.entrants:
-            done = self.journal.trials(entrant.id).values()
-            left = budget - sum(line.trained_rows for line in done) / train_rows
-            drawn = entrant.choices(self.settings, len(done) + 1, self.first_seed)
-            if left >= least and len(drawn) > len(done):
-                epochs = min(self.settings.epochs, left)
-                trials.append(Trial(entrant, drawn[len(done)], self.first_seed + TUNING_SEED, len(done), epochs))
-        return trials
 
     def best(self, entrant: Entrant) -> Choice:
         """Lowest validation log loss, the earlier of equals; the defaults if no trial came through."""

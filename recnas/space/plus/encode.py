@@ -196,6 +196,11 @@ def _fibinet(draft: Draft, settings: Settings) -> PlusArch:
 
 @encodes("finalmlp")
 def _finalmlp(draft: Draft, settings: Settings) -> PlusArch:
+    if settings["own_contexts"]:
+        raise SpaceError(
+            "nasrec-plus has one vector per column, and finalmlp with own_contexts reads another one in its gates",
+            "set own_contexts to false",
+        )
     given: list[tuple[int, ...]] = [(), ()]
     if settings["use_gates"]:
         columns = (settings["first_context"], settings["second_context"])

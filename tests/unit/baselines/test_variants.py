@@ -8,7 +8,13 @@ import torch
 
 from recnas.baselines.base import InputShape
 from recnas.baselines.counts import count_params
+from recnas.baselines.encoded import encode
 from recnas.baselines.zoo import build
+from recnas.bench.entrants import HandCrafted
+from recnas.data.schema import Schema
+from recnas.errors import ConfigError, SpaceError
+from recnas.model.embeddings import build_embeddings
+from recnas.train.settings import TrainSettings
 from tests.unit.baselines import golden
 from tests.unit.baselines.test_zoo import SHAPE, by_loop, inputs, shaken
 
@@ -55,13 +61,17 @@ def test_dlrm_may_see_the_vectors_themselves():
     assert_equals_loops(shaken("dlrm", {**SMALL, "bottom": (5,), "interaction": "cat"}), dlrm)
 
 
-def finalmlp(p, x, v, w, gates, layers):
-    """`gates`: the column that gates each stream, or None for no gates."""
-    outs = []
+def finalmlp(p, x, v, w, gates, layers, places=(0, 0)):
+    """`gates`: the column that gates each stream, or None for no gates. `places`: of the contexts in table rows, in vectors."""
+    outs, width = [], SHAPE.width
     for k in range(2):
-        given = golden.flat(x, v)
+        given = golden.flat(x, v[:, :width])
+        if gates and gates[k] is None:
+            hidden = np.maximum(0, golden.linear(p, f"gates.{k}.hidden", p[f"gates.{k}.context"][0]))
+        elif gates:
+            context = v[gates[k], places[k] * width : (places[k] + 1) * width]
+            hidden = np.maximum(0, golden.linear(p, f"gates.{k}.hidden", context))
         if gates:
-            hidden = np.maximum(0, golden.linear(p, f"gates.{k}.hidden", v[gates[k]]))
             given = given * 2 * golden.sigmoid(golden.linear(p, f"gates.{k}.out", hidden))
         outs.append(golden.mlp(p, f"streams.{k}", given, layers[k], head=False))
     total = float(golden.linear(p, "linear", np.concatenate(outs))[0])
@@ -77,6 +87,75 @@ def test_finalmlp_gated_by_columns_or_not_at_all(gates):
     network = shaken("finalmlp", settings)
     assert len(network.gates) == (2 if gates else 0)
     assert_equals_loops(network, finalmlp, gates=gates, layers=(2, 1))
+
+
+OWN = [
+    ((1, 4), (1, 1), (4, 8, 4, 4, 8)),
+    ((2, None), (1, 0), (4, 4, 8, 4, 4)),
+    ((3, 3), (1, 2), (4, 4, 4, 12, 4)),  # two gates on one field
+]
+
+
+@pytest.mark.parametrize(("gates", "places", "columns"), OWN)
+def test_finalmlp_with_contexts_of_their_own(gates, places, columns):
+    given = {"first_context": gates[0], "second_context": gates[1], "own_contexts": True}
+    network = shaken("finalmlp", {**SMALL, "fusion_heads": 2, "gate_width": 3, **given})
+    assert network.field_columns.columns == columns
+    assert network.field_columns.width == network.table_width(4) == max(columns)
+    assert_equals_loops(network, finalmlp, gates=gates, places=places, layers=(2, 2))
+
+    # What tables do not have is not read: it has no gradient. What they have has one.
+    dense, embedded = inputs(network)
+    embedded.requires_grad_()
+    network(dense, embedded).square().sum().backward()
+    read = embedded.grad.abs().sum(0) > 0
+    assert read.tolist() == [[place < own for place in range(max(columns))] for own in columns]
+
+
+def test_tables_of_own_contexts_are_trained_as_tables_beside_the_others_would_be():
+    """The twin has the contexts as further fields, with tables of their own, and reads nothing else of them."""
+    names = {"first_context": 0, "second_context": 2, "own_contexts": True}
+    network = build("finalmlp", SHAPE, {**SMALL, "fusion_heads": 2, **names}, seed=1)
+    twin = build("finalmlp", SHAPE, {**SMALL, "fusion_heads": 2, **names}, seed=1)
+    kinds = {"lr": 0.05, "optimizer": "adam", "l2": 0.01, "l2_kind": "dense", "std": 0.1, "backend": "plain"}
+    sizes = [9, 5, 7, 4, 6]
+    tables = build_embeddings(Schema.of_shape(3, sizes), seed=2, layout=network.field_columns, **kinds)
+    beside = build_embeddings(Schema.of_shape(3, [*sizes, 9, 7]), width=4, seed=3, **kinds)
+    narrow, wide = list(tables.weights.values()), list(beside.weights.values())
+    with torch.no_grad():
+        for one, other in zip(narrow, wide):
+            other.copy_(one[:, :4])
+        for one, other in zip((narrow[0], narrow[2]), wide[5:]):
+            other.copy_(one[:, 4:])
+    generator = torch.Generator().manual_seed(4)
+    for _ in range(5):
+        ids = torch.stack([torch.randint(size, (16,), generator=generator) for size in sizes], 1)
+        dense, label = torch.randn(16, 3, generator=generator), torch.rand(16, generator=generator).round()
+        for model, held, given in ((network, tables, ids), (twin, beside, torch.cat((ids, ids[:, [0, 2]]), 1))):
+            lookup = held.begin(given)
+            rows = lookup.leaf
+            if model is twin:
+                none = torch.zeros(16, 4)
+                further = torch.stack([rows[:, 5], none, rows[:, 6], none, none], 1)
+                rows = torch.cat((rows[:, :5], further), 2)
+            torch.nn.functional.binary_cross_entropy_with_logits(model(dense, rows), label).backward()
+            lookup.apply(1.0)
+    for one, other in zip(narrow, wide):
+        torch.testing.assert_close(one[:, :4], other)
+    for one, other in zip((narrow[0], narrow[2]), wide[5:]):
+        torch.testing.assert_close(one[:, 4:], other)
+        assert (one[:, 4:] - one[:, :4]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("settings", [{}, {"use_gates": False, "first_context": 1}])
+def test_own_contexts_without_a_column_are_refused(settings):
+    with pytest.raises(ConfigError, match="set first_context or second_context too"):
+        build("finalmlp", SHAPE, {**settings, "own_contexts": True})
+
+
+def test_nasrec_plus_has_no_contexts_of_their_own():
+    with pytest.raises(SpaceError, match=r"(?s)another one in its gates.*set own_contexts to false"):
+        encode("finalmlp", SHAPE, {"first_context": 1, "own_contexts": True})
 
 
 def autoint(p, x, v, w, heads, width, residual, scaled, norm):
@@ -129,7 +208,7 @@ PUBLISHED = [
     ("finalnet", {"hidden": (400, 400), "norm": "batch", "blocks": 1, "field_gate": False}, 256_791 - 53_990),
     # One bias for both blocks.
     ("finalnet", {"hidden": (400, 400), "second": (400,), "norm": "batch"}, 338_502 - 53_990 - 1),
-    # One bias for both streams, and contexts from the tables there are instead of tables of their own.
+    # One bias for both streams; the contexts' tables are left out like the others.
     (
         "finalmlp",
         {
@@ -140,6 +219,7 @@ PUBLISHED = [
             "fusion_heads": 5,
             "first_context": 0,
             "second_context": 1,
+            "own_contexts": True,
         },
         253_392 - 53_990 - 10 * (956 + 4084) - 1,
     ),
@@ -149,3 +229,17 @@ PUBLISHED = [
 @pytest.mark.parametrize(("name", "settings", "expected"), PUBLISHED)
 def test_published_settings_give_the_published_number_of_parameters(name: str, settings, expected: int):
     assert count_params(build(name, FRAPPE, settings)) == expected
+
+
+def test_finalmlp_as_published_with_its_tables():
+    """53,990 numbers in the vectors' tables, 50,400 in those of the two contexts, and one bias for both streams."""
+    (name, options, _) = PUBLISHED[-1]
+    given = tuple({**options, "norm": "batch"}.items())
+    settings = TrainSettings(embeddings={"width": 10})
+    entrant = HandCrafted(name, name, given=given)
+    schema = Schema.of_shape(0, [956, 4084, 9, 9, 4, 5, 4, 11, 82, 235])
+    built = entrant.build(entrant.default(settings), schema, settings, 0, torch.device("cpu"))
+    assert (
+        built.cost["embedding_params"] == sum(t.numel() for t in built.embeddings.weights.values()) == 53_990 + 50_400
+    )
+    assert built.cost["params"] + built.cost["embedding_params"] == 253_392 - 1

@@ -10,6 +10,7 @@ import pytest
 import recnas
 from recnas.cli.main import main
 from recnas.jobs.compare.compare import compare
+from recnas.searchers.settings import HalvingSettings
 from recnas.train.settings import TrainSettings
 
 GIVEN = {"reference": "lr", "seeds": 2, "seed": 5, "tune": 3, "latency_on": "auto"}
@@ -34,7 +35,12 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.mark.parametrize("way", ["command", "python"])
 def test_every_setting_arrives(criteo_data, tmp_path, reached: dict[str, Any], way: str):
-    words = [*(f"{name}={value}" for name, value in GIVEN.items()), "lr=0.003", "options.dnn.dropout=0.1"]
+    words = [
+        *(f"{name}={value}" for name, value in GIVEN.items()),
+        "lr=0.003",
+        "options.dnn.dropout=0.1",
+        "halving.eta=4",
+    ]
     if way == "python":
         with pytest.raises(Reached):
             recnas.compare(["lr", "dnn"], tmp_path / "c", *words, data=criteo_data, keep=True)
@@ -45,4 +51,5 @@ def test_every_setting_arrives(criteo_data, tmp_path, reached: dict[str, Any], w
     assert {name: reached["first_seed" if name == "seed" else name] for name in GIVEN} == GIVEN
     assert reached["settings"] == TrainSettings(lr=0.003)
     assert reached["options"] == {"dnn": {"dropout": 0.1}}
+    assert reached["halving"] == HalvingSettings(eta=4)
     assert reached["keep"] is True
