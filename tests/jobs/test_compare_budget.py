@@ -109,7 +109,7 @@ def test_rows_are_counted_and_the_best_go_on(finished: Path, short_data):
         assert not any("test" in line for line in trials)
         # Its default first; the others from the grid that all models share, with its own options on top.
         assert by_rung[0][0]["choice"]["batch_size"] == 128
-        assert {line["choice"]["batch_size"] for line in trials} <= {128, 512}
+        assert {line["choice"]["batch_size"] for line in trials} <= {128, 256, 512}
         assert len({json.dumps(line["choice"]) for line in by_rung[0].values()}) == len(by_rung[0])
     assert not any((finished / "work").iterdir())
 
@@ -252,4 +252,8 @@ def test_a_command_says_what_was_spent_and_chosen(short_data, tmp_path: Path, ca
     assert row["trials"] > 1
     assert main(["watch", str(tmp_path / "run"), "--once"]) == 0
     assert f"tuning trials: {row['trials']}, {row['tuned_rows']:,} training rows" in capsys.readouterr().out
-    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["halving"] == {"rungs": [0.5, 1.0], "eta": 2}
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["halving"] == {
+        "rungs": [0.5, 1.0],
+        "eta": 2,
+        "usual_passes": 5.0,
+    }
