@@ -32,6 +32,7 @@ ROWS: list[tuple[str, ...]] = [
     ("report",),
     ("cli",),
     ("api", "__main__"),
+    ("sklearn",),
     ("testing",),
 ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -24,7 +24,9 @@ class CompareConfig(Settings):
     budget: float | None = Field(
         None, gt=0
     )  # what tuning may train on per model, in times of the training rows, instead of a number of trials
-    latency_on: Device = "cpu"  # where latency is measured: where the model will serve; cpu: one thread, cuda: a GPU
+    latency_on: Device | Literal["none"] = (
+        "cpu"  # where latency is measured: where the model will serve; cpu: one thread, cuda: a GPU; none: it is not
+    )
     train: TrainSettings = TrainSettings()
     options: dict[str, dict[str, Any]] = Field({})  # by model: its own options, and its lr, dropout, embeddings.l2 ...
 
