@@ -56,6 +56,11 @@ class Progress:
             self._clear()
             print(shown(text), file=self._stream, flush=True)
 
+    def note(self, text: str) -> None:
+        """The same, also of a command that is quiet: what was asked for and is not done."""
+        self._clear()
+        print(shown(text), file=self._stream, flush=True)
+
     def _print(self, final: bool) -> None:
         if self._quiet:
             return

@@ -42,6 +42,7 @@ COMMANDS = {
     "correlate": "say how well proxies rank a table of trained architectures",
     "theory": "compute infinite-width kernels, eigenvalue bounds and SiGeo's experiment 1",
     "watch": "follow a run",
+    "track": "send a run to TensorBoard, MLflow, Weights & Biases or Optuna",
     "report": "write one HTML or Markdown file about one or more runs",
     "verify": "check that a run, prepared data or an export are what was written",
     "repair": "take out of a run what is damaged, so that it goes on",

@@ -22,6 +22,10 @@ OPTIONAL = (
     ("ray", "ray", "--engine ray"),
     ("pyspark", "spark", "prepare --engine spark"),
     ("onnxruntime", "export", "export --to onnx"),
+    ("tensorboard", "tensorboard", "--track tensorboard"),
+    ("mlflow", "mlflow", "--track mlflow"),
+    ("wandb", "wandb", "--track wandb"),
+    ("optuna", "optuna", "track --to optuna, search.method=optuna"),
 )
 
 

@@ -26,6 +26,7 @@ from recnas.errors import RunError
 from recnas.files import make_folder, read_json, refuse_links, sweep, write_json
 from recnas.plugins import require, used_by
 from recnas.runs.checks import has_check, with_check
+from recnas.runs.following import follower
 from recnas.runs.identity import differences, find_data
 from recnas.runs.layout import LEDGER
 from recnas.runs.ledger import Ledger
@@ -212,8 +213,12 @@ class RunDir:
         """Nobody else writes meanwhile; the ledger is closed at the end, however that comes."""
         with FolderLock(self.path):
             unseal(self.path)
+            if (one := follower()) is not None:
+                one.opened(self.path, self.ledger.read())
+                self.ledger.appended = lambda line: one.appended(self.path, line)
             try:
                 yield
             finally:
                 self.ledger.close()
+                self.ledger.appended = None
             seal(self.path)

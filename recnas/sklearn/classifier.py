@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import count
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +106,8 @@ class CTRClassifier(ClassifierMixin, BaseEstimator):
                 folder, frame, clicked, weight, self.columns_, scaling=self.scaling, min_count=self.min_count,
                 held_out=(self.validation_fraction, self.test_fraction), seed=seed,
             )  # fmt: skip
-            settings = [dict(some or {}) for some in (self.train, self.options, self.search)]
-            fit = Fit(folder, self.model, *settings, self.search_config, seed, self.workers)
+            train, options, search = (dict(some or {}) for some in (self.train, self.options, self.search))
+            fit = Fit(folder, self.model, train, options, search, self.search_config, seed, self.workers)
             self.model_, spec = fit.run(data)
             self.model_.rows  # noqa: B018  reads the vocabularies while the folder is there
         self.run_ = None if self.work_dir is None else spec
@@ -128,9 +127,9 @@ class CTRClassifier(ClassifierMixin, BaseEstimator):
     def _check(self) -> None:
         for name in ("validation_fraction", "test_fraction"):
             share = getattr(self, name)
-            if not isinstance(share, Real) or not 0 < share < 1:
+            if not isinstance(share, (int, float, np.number)) or not 0 < share < 1:
                 raise BadInput(f"{name} is {share!r}; it must lie between 0 and 1.")
-        if not isinstance(self.min_count, Integral) or self.min_count < 1:
+        if not isinstance(self.min_count, (int, np.integer)) or self.min_count < 1:
             raise BadInput(f"min_count is {self.min_count!r}; it must be a whole number from 1 on.")
         if self.search and self.model != "search":
             raise BadInput(f"search has settings, and the model is {self.model!r}.", 'Write model="search".')
@@ -173,7 +172,7 @@ def _weights(given: Any, rows: int) -> np.ndarray | None:
 
 
 def _seed(random_state: Any) -> int:
-    if isinstance(random_state, Integral) and random_state >= 0:
+    if isinstance(random_state, (int, np.integer)) and random_state >= 0:
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
 

@@ -18,6 +18,7 @@ ROWS: list[tuple[str, ...]] = [
     ("files", "yaml_text", "plugins"),
     ("config", "threads", "devices"),
     ("runs",),
+    ("track",),
     ("data.schema", "data.batch"),
     ("space",),
     ("data", "model.embeddings", "model.kernels", "model.observe", "model.dropout", "model.products"),

@@ -7,12 +7,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from recnas.config import Settings, apply_overrides, check_settings
+from recnas.config import apply_overrides, check_settings
 from recnas.devices import Device
+from recnas.track.base import Tracked
 from recnas.train.settings import TrainSettings
 
 
-class CompareConfig(Settings):
+class CompareConfig(Tracked):
     """Which models are compared, and how each is trained."""
 
     data: str | None = None  # folder of the prepared data
