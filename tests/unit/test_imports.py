@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parents[2] / "recnas"
 # A file imports only from rows above its own, from its own row's folder, and from nothing else of recnas.
 ROWS: list[tuple[str, ...]] = [
     ("names",),
+    ("colour",),
     ("errors", "resources", "progress", "machine", "seeds", "stopping"),
     ("files", "yaml_text", "plugins"),
     ("config", "threads", "devices"),
