@@ -16,7 +16,7 @@ ROWS: list[tuple[str, ...]] = [
     ("names",),
     ("colour",),
     ("errors", "resources", "progress", "machine", "seeds", "stopping"),
-    ("files", "yaml_text", "plugins"),
+    ("files", "yaml_text", "plugins", "locks"),
     ("config", "threads", "devices"),
     ("runs",),
     ("track",),
