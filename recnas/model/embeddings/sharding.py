@@ -198,7 +198,6 @@ def lay_out(
     world = dist.get_world_size()
     if width % 4:
         raise ConfigError(f"embeddings.width is {width}; sharded tables need a multiple of 4.")
-    load_kernels()
     ways = allowed(sharding, optimizer, device.type)
     keys = table_keys(row_map)
     collection = meta_tables(keys, row_map.rows, width)
