@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -90,3 +91,12 @@ def test_only_searches_have_trials(tmp_path: Path):
 
     with pytest.raises(RunError, match="only the candidates of a search"):
         to_optuna(run.path)
+
+
+def test_the_page_shows_what_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    page = (Path(__file__).parents[3] / "docs" / "ecosystem.md").read_text()
+    (code,) = (text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "to_optuna" in text)
+    written(tmp_path / "runs/first", "nasbench201", count=5)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "ecosystem.md", "exec"), {})
+    assert "[" in capsys.readouterr().out
