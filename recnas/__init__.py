@@ -4,7 +4,7 @@
     run = recnas.search("synthetic/laptop", "runs/first")      # or recnas.open_run("runs/first")
     run.best.load(), run.table(), run.result
 
-    prepare  warmup  get_space  score  search  train_model  compare  open_run  load  export      see docs/python.md
+    synth  prepare  warmup  get_space  score  search  train_model  compare  open_run  load  export      see docs/python.md
 
 `import recnas` is cheap: nothing heavy is loaded until it is used.
 """
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
         prepare,
         score,
         search,
+        synth,
         train_model,
         warmup,
     )
 
 __all__ = [
     "Best", "Comparison", "Exported", "Run", "Training", "WarmedSupernet", "compare", "export", "get_space",
-    "load", "load_plugin", "open_run", "prepare", "score", "search", "train_model", "warmup",
+    "load", "load_plugin", "open_run", "prepare", "score", "search", "synth", "train_model", "warmup",
 ]  # fmt: skip
 
 wait_passively()  # before anything loads torch

@@ -48,17 +48,3 @@ def in_markdown(text: str) -> str:
     """Text that is neither HTML nor a link nor a picture, on one line."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace("](", "]\\(").replace("`", "\\`")
     return shown(" ".join(text.splitlines()))
-
-
-class Shown:
-    """A stream that writes what `shown` makes of a text."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        self._stream.write(shown(text))
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TextIO
 
+from recnas.colour import painted
 from recnas.names import shown
 
 
@@ -53,8 +54,12 @@ class Progress:
     def say(self, text: str) -> None:
         """A line of its own, above the progress line."""
         if not self._quiet:
-            self._clear()
-            print(shown(text), file=self._stream, flush=True)
+            self.note(text)
+
+    def note(self, text: str) -> None:
+        """The same, also of a command that is quiet: what was asked for and is not done."""
+        self._clear()
+        print(painted(text, self._stream), file=self._stream, flush=True)
 
     def _print(self, final: bool) -> None:
         if self._quiet:

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 GRACE = 20.0  # seconds that workers are given for a step and a checkpoint; schedulers usually give 30
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Windows has no terminals that close.
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Stopped(KeyboardInterrupt):

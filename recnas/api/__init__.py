@@ -10,7 +10,7 @@ Settings are a YAML file, the name of a shipped config, or the settings' own obj
 """
 
 from recnas.api.comparing import Comparison, compare
-from recnas.api.data import prepare
+from recnas.api.data import prepare, synth
 from recnas.api.runs import Best, Run, open_run
 from recnas.api.searching import search
 from recnas.api.serving import Exported, export, load
@@ -35,6 +35,7 @@ __all__ = [
     "prepare",
     "score",
     "search",
+    "synth",
     "train_model",
     "warmup",
 ]

@@ -1,4 +1,4 @@
-"""`recnas.prepare`: from a raw log to training data."""
+"""`recnas.prepare`: from a raw log to training data; `recnas.synth`: a raw log with a known truth."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from recnas.data.prepare.options import PrepareOptions
     from recnas.data.prepared import PreparedData
     from recnas.data.raw.sources import ReadySplit
+    from recnas.data.synthetic import SynthSummary
 
 
 def prepare(
@@ -46,3 +47,17 @@ def prepare(
     files = [raw] if isinstance(raw, (str, Path)) else raw
     chosen = replace(options or PrepareOptions(), **changes)
     return run_prepare(str(recipe), files, out, chosen, memory=memory, threads=threads, progress=Progress(quiet=quiet))
+
+
+def synth(layout: str, out: str | Path, rows: int, seed: int = 1, **options: Any) -> SynthSummary:
+    """Generate a raw log with a planted click model; see `recnas synth --help`.
+
+    Args:
+        layout: the format: criteo, avazu or kdd12.
+        options: of `recnas.data.synthetic.generate`, such as `strength=2.0`.
+    """
+    from recnas.data.synthetic import LAYOUTS, generate
+
+    if layout not in LAYOUTS:
+        raise ConfigError(f"there is no raw format {layout!r} to generate.", f"Choose of: {', '.join(LAYOUTS)}")
+    return generate(layout, rows, seed, Path(out), **options)

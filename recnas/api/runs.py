@@ -1,6 +1,7 @@
 """A search on disk, as `recnas.search` and `recnas.open_run` give it.
 
 run.result                  # what result.json holds, typed
+run.to_optuna()             # the same as an Optuna study
 run.table()                 # candidates and trainings as a pandas frame
 run.best.arch               # the winner, in its own space
 run.best.build()            # of a CTR search: a torch module with fresh weights
@@ -64,6 +65,12 @@ class Run:
         return pd.DataFrame(
             [_row(record, trained.get(record.key, [])) for record in records if isinstance(record, Candidate)]
         )
+
+    def to_optuna(self, storage: Any = None, name: str | None = None) -> Any:
+        """The candidates as the trials of an Optuna study, in memory or in an Optuna storage; see docs/ecosystem.md."""
+        from recnas.track.optuna import to_optuna
+
+        return to_optuna(self.path, storage, name)
 
     def _file(self, name: str) -> Path:
         path = self.path / name

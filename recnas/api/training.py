@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ def train_model(
     settings: TrainSettings | None = None,
     seeds: int = 1,
     seed: int = 0,
+    track: Sequence[str] = (),
     quiet: bool = True,
 ) -> Training:
     """Train an architecture from scratch, or continue; see `recnas train --help`.
@@ -48,12 +50,14 @@ def train_model(
         arch: an architecture, the best of a run, ARCH.json, RUN:best or RUN:NUMBER.
         overrides: "key=value" texts that change the settings, such as "lr=0.002".
         seeds: how many trainings; `seed` is the first one's.
+        track: who is told of the run while it is written: tensorboard, mlflow, wandb.
     """
     from recnas.api.runs import Best
     from recnas.api.settings import changed, changes, opened
     from recnas.data.quality import warn_of_data
     from recnas.progress import Progress
     from recnas.tasks.archs import named_arch
+    from recnas.track.follow import tracking
     from recnas.train.distributed import join_ranks
     from recnas.train.settings import TrainSettings
     from recnas.train.standalone import train
@@ -66,5 +70,6 @@ def train_model(
     with join_ranks() as ranks:
         progress = Progress(quiet=quiet or not ranks.first)
         warn_of_data(prepared, progress)
-        result = train(meant, prepared, out, chosen, seeds, seed, progress)
+        with tracking(track, out, progress.note):
+            result = train(meant, prepared, out, chosen, seeds, seed, progress)
     return Training(Path(out), result)

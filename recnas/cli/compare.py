@@ -19,12 +19,14 @@ from recnas.cli.options import (
     add_data,
     add_engine,
     add_output,
+    add_track,
     add_workers,
     execution,
     print_json,
     table,
     take_data,
     times,
+    tracked,
 )
 from recnas.errors import ConfigError
 
@@ -57,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_workers(parser, "processes of one thread (default: all cores, or a few per GPU); changes no figure but speeds")
     parser.add_argument("--keep", action="store_true", help="keep the weights of every final training")
     add_engine(parser)
+    add_track(parser)
     add_output(parser)
 
 
@@ -95,6 +98,7 @@ def _config(args: argparse.Namespace) -> CompareConfig:
         "budget": args.budget and times(args.budget),
     }
     values |= {key: value for key, value in said.items() if value is not None}
+    typed = tracked(args.track, typed)
     least = {"seeds": 1, "seed": 0, "tune": 0}
     faults = [
         f"--{name} must be at least {n}" for name, n in least.items() if said[name] is not None and said[name] < n

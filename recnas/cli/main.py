@@ -13,9 +13,9 @@ import traceback
 from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
 
+from recnas.colour import Painted, painted
 from recnas.errors import ConfigError, RecnasError
 from recnas.files import machine_fault
-from recnas.names import Shown, shown
 from recnas.plugins import load_environment, load_plugin
 from recnas.stopping import Stopped, listening
 
@@ -42,12 +42,14 @@ COMMANDS = {
     "correlate": "say how well proxies rank a table of trained architectures",
     "theory": "compute infinite-width kernels, eigenvalue bounds and SiGeo's experiment 1",
     "watch": "follow a run",
+    "track": "send a run to TensorBoard, MLflow, Weights & Biases or Optuna",
     "report": "write one HTML or Markdown file about one or more runs",
     "verify": "check that a run, prepared data or an export are what was written",
     "repair": "take out of a run what is damaged, so that it goes on",
     "sign": "sign a folder, so that others can tell who made it",
     "draw": "draw an architecture, or two with their differences, as SVG",
     "new": "write a proxy, a searcher, a space or a model of your own to start from",
+    "completion": "complete commands and options in bash or zsh",
     "configs": "list the shipped experiment configs, show one, or copy one to edit",
 }
 
@@ -58,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1  # torchrun ends its processes with SIGTERM, which they report
     try:
-        with listening((signal.SIGTERM,) if several else ()), redirect_stdout(Shown(sys.stdout)):
+        with listening((signal.SIGTERM,) if several else ()), redirect_stdout(Painted(sys.stdout)):
             return _run(argv)
     except RecnasError as error:
         _say(str(error))
@@ -83,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _say(text: str) -> None:
     """Names of files and columns are other people's text: a terminal is not to take it for commands."""
-    print(f"recnas: {shown(text)}", file=sys.stderr)
+    print(painted(f"recnas: {text}", sys.stderr), file=sys.stderr)
 
 
 def _ours() -> int:

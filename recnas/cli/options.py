@@ -105,6 +105,21 @@ def execution(args: argparse.Namespace) -> Execution:
     return Execution.of(args.workers, args.quiet, engine, address)
 
 
+def add_track(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--track",
+        metavar="NAME",
+        type=names_in,
+        default=[],
+        help="also tell tensorboard, mlflow or wandb (or several, a,b) of the run while it is written; never changes the result",
+    )
+
+
+def tracked(track: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Overrides of a config, the trackers of --track among them."""
+    return [*overrides, *([f"track={json.dumps(list(track))}"] if track else [])]
+
+
 def add_json(parser: argparse.ArgumentParser, help: str = "print one JSON object instead of text") -> None:
     parser.add_argument("--json", action="store_true", help=help)
 

@@ -15,10 +15,12 @@ from recnas.cli.options import (
     add_data,
     add_engine,
     add_output,
+    add_track,
     add_workers,
     execution,
     print_json,
     take_data,
+    tracked,
     with_data,
 )
 
@@ -36,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", metavar="RUN", help="continue this run with the settings it was started with")
     add_workers(parser)
     add_engine(parser)
+    add_track(parser)
     add_output(parser)
 
 
@@ -60,11 +63,12 @@ def run(args: argparse.Namespace) -> int:
             )
         out = args.resume
         config = kept_search(RunDir.open(out), data)
+        config = config.model_copy(update={"track": tuple(args.track)}) if args.track else config
     else:
         if not args.config or not args.out:
             raise ConfigError("a config and --out are needed.", "recnas search synthetic/laptop --out runs/first")
         out = args.out
-        config = load_search(config_path(args.config), with_data(args.data, args.overrides))
+        config = load_search(config_path(args.config), tracked(args.track, with_data(args.data, args.overrides)))
     result = search(config, out, execution(args))
     if args.json:
         print_json(result.to_json())

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 
-from recnas.cli.options import add_data, add_output, print_json, take_data
+from recnas.cli.options import add_data, add_output, add_track, print_json, take_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on from the weights of a training or of a search's winner (RUN, RUN:best or RUN:seed-N), with its architecture and "
         "settings, on data that were prepared like its own (recnas prepare --like or --extend)",
     )
+    add_track(parser)
     add_output(parser)
 
 
@@ -54,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from recnas.progress import Progress
     from recnas.serve.continued import warm_start
     from recnas.tasks.archs import named_arch
+    from recnas.track.follow import tracking
     from recnas.train.distributed import join_ranks
     from recnas.train.settings import TrainSettings
     from recnas.train.standalone import train
@@ -89,7 +91,8 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("--from goes on in one process.", "Leave torchrun out.")
         progress = Progress(quiet=args.quiet or not ranks.first)
         warn_of_data(data, progress)
-        result = train(arch, data, args.out, settings, args.seeds, args.seed, progress, warm=warm)
+        with tracking(args.track, args.out, progress.note):
+            result = train(arch, data, args.out, settings, args.seeds, args.seed, progress, warm=warm)
     if not ranks.first:
         return 0
     if args.json:

@@ -22,6 +22,15 @@ OPTIONAL = (
     ("ray", "ray", "--engine ray"),
     ("pyspark", "spark", "prepare --engine spark"),
     ("onnxruntime", "export", "export --to onnx"),
+    ("tensorboard", "tensorboard", "--track tensorboard"),
+    ("mlflow", "mlflow", "--track mlflow"),
+    ("wandb", "wandb", "--track wandb"),
+    ("optuna", "optuna", "track --to optuna, search.method=optuna"),
+)
+
+_EXTRA = (
+    "tables are `plain`, in one process; for fused ones on a GPU, several processes, and recnas plan: "
+    "pip install 'recnas[torchrec]' (without a GPU: scripts/setup)"
 )
 
 
@@ -54,38 +63,36 @@ def _python() -> Check:
 
 def _triple() -> list[Check]:
     found = versions()
-    checks = []
-    for package, wanted in TRIPLE.items():
-        version = found[package]
-        ok = version.startswith(wanted + ".")
-        advice = (
-            ""
-            if ok
-            else f"install {package} {wanted}.0: torch 2.13.0, torchrec 1.8.0 and fbgemm 1.8.0 only work together (scripts/setup does this)"
-        )
-        checks.append(Check(package, ok, version, advice))
-    return checks
+    absent = [name for name in TRIPLE if name != "torch" and found[name] == "missing"]
+    if len(absent) == len(TRIPLE) - 1:  # the base, without the extra
+        return [_fits("torch", found), Check("torchrec, fbgemm-gpu", False, "no", _EXTRA, needed=False)]
+    return [_fits(package, found) for package in TRIPLE]
+
+
+def _fits(package: str, found: dict[str, str]) -> Check:
+    wanted = TRIPLE[package]
+    ok = found[package].startswith(wanted + ".")
+    advice = f"install {package} {wanted}.0: torch 2.13.0, torchrec 1.8.0 and fbgemm 1.8.0 only work together (scripts/setup does this)"
+    return Check(package, ok, found[package], "" if ok else advice)
 
 
 def _backends() -> list[Check]:
     """Import for real: metadata can be right while a library does not load."""
-    checks = []
-    for name, module, advice in (
-        ("torch loads", "torch", "run scripts/setup again in a new environment"),
-        (
-            "fused embeddings load",
-            "torchrec.modules.fused_embedding_modules",
-            "recnas falls back to the `plain` embedding backend; run scripts/setup to mend it",
-        ),
-    ):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                importlib.import_module(module)
-            checks.append(Check(name, True, "yes"))
-        except Exception as error:  # an undefined symbol is an OSError, a missing package an ImportError
-            checks.append(Check(name, False, f"{type(error).__name__}: {str(error).splitlines()[0][:120]}", advice))
+    checks = [_loads("torch loads", "torch", "run scripts/setup again in a new environment")]
+    if importlib.util.find_spec("torchrec") is not None:
+        advice = "recnas falls back to the `plain` embedding backend; run scripts/setup to mend it"
+        checks.append(_loads("fused embeddings load", "torchrec.modules.fused_embedding_modules", advice))
     return checks
+
+
+def _loads(name: str, module: str, advice: str) -> Check:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module(module)
+        return Check(name, True, "yes")
+    except Exception as error:  # an undefined symbol is an OSError, a missing package an ImportError
+        return Check(name, False, f"{type(error).__name__}: {str(error).splitlines()[0][:120]}", advice)
 
 
 def _device() -> Check:
@@ -101,6 +108,8 @@ def _device() -> Check:
 
 
 def _memory() -> Check:
+    if not hasattr(os, "sysconf"):
+        return Check("memory", True, "unknown", needed=False)
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     ok = total >= 4
     return Check(

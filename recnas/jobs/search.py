@@ -42,17 +42,19 @@ from recnas.tasks.registry import AnySearch, make_task
 from recnas.tasks.search_result import finalist_of, result_of, seeds_left_out, seeds_passed_over, winner_of
 from recnas.tasks.settings import CtrSearchConfig, GradientSearchConfig
 from recnas.threads import computing_with, settle_threads
+from recnas.track.follow import tracking
 
 
 def search(config: AnySearch, out: Path | str, how: Execution | None = None) -> SearchResult:
     """Run a whole search, or the rest of one that was interrupted; how it is executed may differ."""
     how = how or Execution()
     how.check()
-    if isinstance(config, GradientSearchConfig):
-        from recnas.jobs.gradient_search import gradient_search
+    with tracking(config.track, out, how.progress.note):
+        if isinstance(config, GradientSearchConfig):
+            from recnas.jobs.gradient_search import gradient_search
 
-        return gradient_search(config, out, how)
-    return search_task(make_task(config), out, how)
+            return gradient_search(config, out, how)
+        return search_task(make_task(config), out, how)
 
 
 def search_task(task: Task, out: Path | str, how: Execution | None = None) -> SearchResult:

@@ -11,7 +11,6 @@ Every report is a pure function of this folder, and a search resumes by replayin
 from __future__ import annotations
 
 import difflib
-import fcntl
 import os
 import platform
 import sys
@@ -24,8 +23,10 @@ from typing import IO, Any
 
 from recnas.errors import RunError
 from recnas.files import make_folder, read_json, refuse_links, sweep, write_json
+from recnas.locks import lock
 from recnas.plugins import require, used_by
 from recnas.runs.checks import has_check, with_check
+from recnas.runs.following import follower
 from recnas.runs.identity import differences, find_data
 from recnas.runs.layout import LEDGER
 from recnas.runs.ledger import Ledger
@@ -63,7 +64,7 @@ class FolderLock:
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         file = os.fdopen(handle, "r+")  # held open for the life of the lock
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file.fileno())
         except BlockingIOError:
             holder = file.read(20).strip() or "unknown"
             file.close()
@@ -212,8 +213,12 @@ class RunDir:
         """Nobody else writes meanwhile; the ledger is closed at the end, however that comes."""
         with FolderLock(self.path):
             unseal(self.path)
+            if (one := follower()) is not None:
+                one.opened(self.path, self.ledger.read())
+                self.ledger.appended = lambda line: one.appended(self.path, line)
             try:
                 yield
             finally:
                 self.ledger.close()
+                self.ledger.appended = None
             seal(self.path)

@@ -24,6 +24,7 @@ MAY_DIFFER = (
     "config.images.path",
     "*.checkpoint_seconds",
     "*.device",
+    "config.track",
 )
 # They follow from the config, which is compared; a reader should not need the settings' classes to know them.
 _FOLLOW = (

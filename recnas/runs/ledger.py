@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,6 +77,7 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.appended: Callable[[dict[str, Any]], None] | None = None  # is told of every line that is on disk
         self._handle: int | None = None
         self._check = ""
 
@@ -103,6 +104,8 @@ class Ledger:
             error.filename = str(self.path)
             raise
         self._check = check
+        if self.appended is not None:
+            self.appended(event)
 
     def close(self) -> None:
         if self._handle is not None:

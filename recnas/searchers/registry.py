@@ -19,6 +19,7 @@ from recnas.searchers.hnas import Hnas
 from recnas.searchers.limits import Gate
 from recnas.searchers.local import LocalSearch
 from recnas.searchers.objective import Objectives
+from recnas.searchers.optuna_sampler import OptunaSampler
 from recnas.searchers.pool import PoolScores
 from recnas.searchers.random_search import RandomSearch
 from recnas.searchers.rank_pool import RankPool
@@ -26,7 +27,16 @@ from recnas.searchers.reinforce import Reinforce
 from recnas.searchers.settings import SearcherSettings
 from recnas.space.base import Space, nearest_name
 
-_LISTED: tuple[type[Searcher[Any]], ...] = (Evolution, RandomSearch, LocalSearch, Hnas, RankPool, Reinforce, Bohb)
+_LISTED: tuple[type[Searcher[Any]], ...] = (
+    Evolution,
+    RandomSearch,
+    LocalSearch,
+    Hnas,
+    RankPool,
+    Reinforce,
+    Bohb,
+    OptunaSampler,
+)
 _SEARCHERS: dict[str, type[Searcher[Any]]] = {cls.name: cls for cls in _LISTED}
 _PLUGGED: Parts[type[Searcher[Any]]] = Parts("search method", lambda: [*_SEARCHERS, *GRADIENT_METHODS])
 

@@ -177,6 +177,16 @@ class BohbSettings(SearcherSettings):
     smoothing: float = Field(1.0, gt=0)  # added to the count of every option
 
 
+class OptunaSettings(SearcherSettings):
+    """A sampler of Optuna, in spaces whose architectures are a row of independent choices."""
+
+    method: Literal["optuna"] = "optuna"
+    candidates: int = Field(500, ge=1)
+    sampler: Literal["tpe", "nsga2", "nsga3", "qmc", "random"] = "tpe"  # of optuna.samplers
+    options: dict[str, Any] = Field(default_factory=dict)  # of the sampler, such as {multivariate: true}
+    block: int = Field(4, ge=1)  # proposed at a time, before the first of them is told
+
+
 USUAL_PASSES = 5.0  # best after three, on generated and real rows, and two more that show it
 
 

@@ -12,7 +12,6 @@ data; if anything differs, nothing is left behind. The folder appears under its 
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import os
 import shutil
@@ -32,6 +31,7 @@ from recnas.data.prepared import PreparedData
 from recnas.data.raw.encoder import fitted_recipe
 from recnas.errors import DataError, RunError
 from recnas.files import ensure_folder, fsync_folder, fsync_tree, part_of
+from recnas.locks import lock
 from recnas.progress import Progress
 from recnas.runs.folder import versions
 from recnas.serve.check_rows import RawRows, header_line, real_rows, rebuilt_rows
@@ -179,7 +179,7 @@ def _lock(part: Path) -> int:
     """Raises: BlockingIOError: another process holds it. Other OSErrors: it is no folder."""
     handle = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(handle)
     except BaseException:
         os.close(handle)
         raise

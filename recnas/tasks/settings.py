@@ -26,6 +26,7 @@ from recnas.searchers.settings import EvolutionSettings, LimitSettings, RaceSett
 from recnas.space.nasbench201 import NAME as NASBENCH201
 from recnas.space.networks import cost, vision_space, vision_spaces
 from recnas.space.settings import SpaceSettings
+from recnas.track.base import Tracked
 from recnas.train.images import ImageSource, ImageSplit, ImageTraining
 from recnas.train.settings import SupernetSettings, TrainSettings, WarmupShare
 
@@ -94,7 +95,7 @@ class CtrFinal(Settings):
         return self
 
 
-class CtrSearchConfig(Settings):
+class CtrSearchConfig(Tracked):
     """`recnas search CONFIG` on prepared ad logs."""
 
     task: Literal["ctr"] = "ctr"
@@ -204,7 +205,7 @@ class ImageFinal(Settings):
     train: ImageTraining = ImageTraining(epochs=10)
 
 
-class ImageSearchConfig(Settings):
+class ImageSearchConfig(Tracked):
     """`recnas search CONFIG` with a vision space whose networks are trained here."""
 
     task: Literal["images"] = "images"
@@ -259,7 +260,7 @@ class TableSpace(Settings):
     name: Literal["nasbench201"]  # of the space
 
 
-class TableSearchConfig(Settings):
+class TableSearchConfig(Tracked):
     """`recnas search CONFIG` on NAS-Bench-201, whose every cell others have trained."""
 
     task: Literal["table"] = "table"
@@ -311,7 +312,7 @@ class SupernetSpace(Settings):
         return SpaceSettings(name=self.name, **(self.supernet if self.name == "mlp" else {}))
 
 
-class GradientSearchConfig(Settings):
+class GradientSearchConfig(Tracked):
     """`recnas search CONFIG` with `search.method: nasi` or `darts`."""
 
     task: Literal["images"] = "images"

@@ -20,6 +20,7 @@ from typing import Any
 from recnas.data.schema import Schema
 from recnas.errors import ConfigError
 from recnas.model.embeddings import Optimizer
+from recnas.model.embeddings.fused import load_kernels
 from recnas.model.embeddings.sharding import allowed, make_plan
 from recnas.progress import human_bytes
 from recnas.space.nasrec.arch import NasrecArch
@@ -195,6 +196,7 @@ class _Case:
         return sum(4 * n * self.width + self.state_bytes(n, self.width) for n in self.rows.values())
 
     def try_plan(self, network: _Network) -> ShardingForecast | None:
+        load_kernels()  # which says what is missing
         from torchrec.distributed.planner.types import PlannerError
 
         budget, devices = self.budget(network), self.devices

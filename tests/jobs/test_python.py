@@ -19,7 +19,7 @@ from recnas.data.prepared import PreparedData
 from recnas.errors import ConfigError, DataError, RunError
 from recnas.serve.predict import predict
 from recnas.tasks.settings import CtrSearchConfig
-from tests.jobs.search_helpers import as_yaml, small_search, what_counts
+from tests.jobs.search_helpers import as_yaml, small_search
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 QUICK, SCORED, OBJECTS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -65,16 +65,6 @@ def work(short_file: Path, tmp_path_factory: pytest.TempPathFactory):
 
 def test_the_page_begins_with_at_most_25_lines():
     assert len(QUICK.splitlines()) <= 25
-
-
-def test_the_command_line_has_the_same_winner(work, capsys):
-    folder, _ = work
-    out = folder / "runs" / "cli"
-    command = ["search", str(folder / "small.yaml"), "--data", str(folder / "data/ads"), "--out", str(out)]
-    assert main([*command, "--workers", "1", "--quiet"]) == 0
-    ours, theirs = what_counts(folder / "runs/first"), what_counts(out)
-    assert ours == theirs
-    assert (out / "winner.json").read_text() == (folder / "runs/first/winner.json").read_text()
 
 
 def test_rows_of_a_frame_are_predicted_as_those_of_a_file(work):

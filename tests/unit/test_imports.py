@@ -14,10 +14,12 @@ PACKAGE = Path(__file__).parents[2] / "recnas"
 # A file imports only from rows above its own, from its own row's folder, and from nothing else of recnas.
 ROWS: list[tuple[str, ...]] = [
     ("names",),
+    ("colour",),
     ("errors", "resources", "progress", "machine", "seeds", "stopping"),
-    ("files", "yaml_text", "plugins"),
+    ("files", "yaml_text", "plugins", "locks"),
     ("config", "threads", "devices"),
     ("runs",),
+    ("track",),
     ("data.schema", "data.batch"),
     ("space",),
     ("data", "model.embeddings", "model.kernels", "model.observe", "model.dropout", "model.products"),
@@ -32,6 +34,7 @@ ROWS: list[tuple[str, ...]] = [
     ("report",),
     ("cli",),
     ("api", "__main__"),
+    ("sklearn",),
     ("testing",),
 ]
 

@@ -19,7 +19,7 @@ from recnas.yaml_text import parse_yaml
 
 _LABELS = ("label", "click", "clicked", "is_click", "clk", "y", "target", "conversion", "converted", "is_buy", "rating")
 _TIME_NAME = re.compile(r"(^|_)(time|timestamp|ts|date|datetime|at|day|hour|created|when)($|_)", re.IGNORECASE)
-_ID_NAME = re.compile(
+ID_NAME = re.compile(
     r"(^|_)(id|ids|user|uid|item|iid|ad|site|app|film|movie|product|code|zip|category|cat)($|_|\d)|id$", re.IGNORECASE
 )
 _FEW = 20  # different whole numbers that are categories rather
@@ -76,7 +76,7 @@ class _Writer:
         listed = [word for word in column.words if number and word not in MISSING_NUMBERS]
         missing = f", missing: {json.dumps(listed, ensure_ascii=False)}" if listed else ""
         whole = column.integers == column.numbers
-        if number and not (whole and (_ID_NAME.search(column.name) or column.distinct <= _FEW)):
+        if number and not (whole and (ID_NAME.search(column.name) or column.distinct <= _FEW)):
             transform = "" if column.low >= 0 else "transform: standardise"
             self.dense[(transform + missing).removeprefix(", ")].append(column.name)
             return
@@ -110,7 +110,7 @@ class _Writer:
             return f"one value in all rows ({column.values[0][:40]})"
         if _time_format(column) is None and column.distinct >= max(50, _UNIQUE * column.known):
             fraction = column.numbers > column.integers
-            if not fraction and (column.integers < column.known or _ID_NAME.search(column.name)):
+            if not fraction and (column.integers < column.known or ID_NAME.search(column.name)):
                 return "nearly every row has another value"
         return None
 

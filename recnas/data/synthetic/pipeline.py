@@ -12,7 +12,6 @@ from __future__ import annotations
 import difflib
 import json
 import math
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,6 +32,7 @@ from recnas.data.synthetic.layout import Layout
 from recnas.data.synthetic.planted import ClickModel, sigmoid
 from recnas.data.synthetic.truth import ChunkSums, Tally, measure
 from recnas.errors import ConfigError
+from recnas.machine import available_cores
 
 LAYOUTS: dict[str, Callable[[], Layout]] = {"criteo": Criteo, "avazu": Avazu, "kdd12": Kdd12}
 
@@ -132,7 +132,7 @@ def generate(
     if out in side_paths:
         raise ConfigError(f"{out.name} is the name of the side file of this layout.", "--out training.txt")
     pack = compressor_for(out)
-    threads = threads or min(len(os.sched_getaffinity(0)), _MOST_THREADS)
+    threads = threads or min(available_cores(), _MOST_THREADS)
 
     with WholeFiles() as files:
         main = files.open(out)

@@ -49,6 +49,8 @@ from recnas.train.metrics import REPORTED
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import NOT_THE_RESULT, check_stopping
 
+NOWHERE = "none"  # of latency_on
+
 
 def compare(
     data: PreparedData,
@@ -76,7 +78,7 @@ def compare(
             rows, spent on a race of its recipes (`recnas.jobs.compare.halving`).
         options: by model, what is set for it alone: its own options, and settings of the recipe.
         keep: keep the weights of every final training under RUN/models.
-        latency_on: where latency is measured: cpu (one thread), or the GPU that will serve.
+        latency_on: where latency is measured: cpu (one thread), or the GPU that will serve; "none": nowhere.
         halving: of that race.
     """
     settings, how = settings or TrainSettings(), how or Execution()
@@ -93,7 +95,8 @@ def compare(
     if allowed is not None:
         allowed.check(entrants)
     check_stopping(settings, data, how.progress)
-    choose_device(latency_on, "latency_on")  # now, not after all trainings
+    if latency_on != NOWHERE:
+        choose_device(latency_on, "latency_on")  # now, not after all trainings
     run = RunDir.create(
         out,
         "compare",
@@ -113,7 +116,8 @@ def compare(
         choices = job.tune(tune, first_seed) if allowed is None else job.race(allowed, first_seed)
         finals = range(first_seed, first_seed + seeds)
         job.train(choices, finals)
-        job.time(choices, latency_on)
+        if latency_on != NOWHERE:
+            job.time(choices, latency_on)
         trained, failed = job.outcome(choices, finals)
         board = _board(data, trained, compared_with, failed, skipped, seeds=tuple(finals), tune=tune, budget=budget)
         write_board(run.path, board)

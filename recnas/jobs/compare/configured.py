@@ -9,24 +9,27 @@ from recnas.engines.execution import Execution
 from recnas.jobs.compare.compare import compare
 from recnas.jobs.compare.settings import CompareConfig
 from recnas.runs.results import Leaderboard
+from recnas.track.follow import tracking
 
 
 def compare_configured(
     config: CompareConfig, data: PreparedData, out: Path | str, keep: bool = False, how: Execution | None = None
 ) -> Leaderboard:
-    return compare(
-        data,
-        out,
-        config.models,
-        config.reference,
-        config.train,
-        config.seeds,
-        config.seed,
-        config.tune,
-        config.budget,
-        config.options,
-        keep,
-        how,
-        config.latency_on,
-        config.halving,
-    )
+    how = how or Execution()
+    with tracking(config.track, out, how.progress.note):
+        return compare(
+            data,
+            out,
+            config.models,
+            config.reference,
+            config.train,
+            config.seeds,
+            config.seed,
+            config.tune,
+            config.budget,
+            config.options,
+            keep,
+            how,
+            config.latency_on,
+            config.halving,
+        )

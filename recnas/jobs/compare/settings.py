@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
-from recnas.config import Settings, apply_overrides, check_settings
+from recnas.config import apply_overrides, check_settings
 from recnas.devices import Device
 from recnas.searchers.settings import HalvingSettings
+from recnas.track.base import Tracked
 from recnas.train.settings import TrainSettings
 
 
-class CompareConfig(Settings):
+class CompareConfig(Tracked):
     """Which models are compared, and how each is trained."""
 
     data: str | None = None  # folder of the prepared data
@@ -26,7 +27,9 @@ class CompareConfig(Settings):
         None, gt=0
     )  # what tuning may train on per model, in times of the training rows, instead of a number of trials
     halving: HalvingSettings = HalvingSettings()  # how a budget is spent: a race of each model's recipes
-    latency_on: Device = "cpu"  # where latency is measured: where the model will serve; cpu: one thread, cuda: a GPU
+    latency_on: Device | Literal["none"] = (
+        "cpu"  # where latency is measured: where the model will serve; cpu: one thread, cuda: a GPU; none: it is not
+    )
     train: TrainSettings = TrainSettings()
     options: dict[str, dict[str, Any]] = Field({})  # by model: its own options, and its lr, dropout, embeddings.l2 ...
 

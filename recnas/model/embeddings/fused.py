@@ -32,6 +32,7 @@ from recnas.model.embeddings.base import Embeddings, Lookup, Scale, scaled
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import RowOptimizer, TableOptimizer
 
+EXTRA = "torchrec"  # of recnas, which brings them
 MATCHING = {"torch": "2.13", "torchrec": "1.8", "fbgemm-gpu": "1.8"}
 
 
@@ -84,9 +85,10 @@ def _missing(error: Exception) -> BackendMissing:
             found.append(f"{name} not installed")
     cause = (str(error).strip() or type(error).__name__).splitlines()[0]
     return BackendMissing(
-        f"The fused embedding backend does not load here ({cause}). It needs torch {MATCHING['torch']}, torchrec "
-        f"{MATCHING['torchrec']} and fbgemm {MATCHING['fbgemm-gpu']} together; found {', '.join(found)}.",
-        "Install the matching versions with scripts/setup, or set embeddings.backend: plain.",
+        f"The fused embedding backend does not load here ({cause}); nor do tables that are sharded over processes. They need torch "
+        f"{MATCHING['torch']}, torchrec {MATCHING['torchrec']} and fbgemm {MATCHING['fbgemm-gpu']} together; found {', '.join(found)}.",
+        f"Install them: pip install 'recnas[{EXTRA}]' (without a GPU: scripts/setup). Or train in one process with "
+        "embeddings.backend=plain, which needs neither.",
     )
 
 

@@ -194,10 +194,10 @@ def lay_out(
     batch_rows: int,
 ) -> Layout:
     """Plan on the first process, tell all. memory: bytes a process may use for tables and their state."""
+    load_kernels()  # which says what is missing, in every process
     world = dist.get_world_size()
     if width % 4:
         raise ConfigError(f"embeddings.width is {width}; sharded tables need a multiple of 4.")
-    load_kernels()
     ways = allowed(sharding, optimizer, device.type)
     keys = table_keys(row_map)
     collection = meta_tables(keys, row_map.rows, width)
