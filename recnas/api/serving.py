@@ -22,6 +22,7 @@ class Exported:
     bytes: int
     max_abs_difference: float  # of probabilities
     check: dict[str, Any]
+    int8: dict[str, Any] | None = None  # bytes of the tables, log loss and AUC, before and after
 
 
 def load(
@@ -45,6 +46,7 @@ def export(
     *,
     seed: int | None = None,
     data: PreparedData | Path | str | None = None,
+    int8: bool = False,
     quiet: bool = True,
 ) -> Exported:
     """Write a trained model for serving, checked against the model; see `recnas export --help`.
@@ -52,14 +54,20 @@ def export(
     Args:
         model: as for `recnas.load`.
         to: "pt2" or "onnx".
+        int8: tables of 8-bit numbers; what that costs stands in model.json, and in `int8` of the result.
     """
     from recnas.api.settings import data_path
     from recnas.progress import Progress
     from recnas.serve.export import export as run_export
 
     where = None if data is None else data_path(data)
-    found = run_export(str(model), to, out, seed=seed, data=where, progress=Progress(quiet=quiet))
+    found = run_export(str(model), to, out, seed=seed, data=where, int8=int8, progress=Progress(quiet=quiet))
     check = found["check"]
     return Exported(
-        Path(found["out"]), Path(found["program"]), found["bytes"], float(check["max_abs_difference"]), check
+        Path(found["out"]),
+        Path(found["program"]),
+        found["bytes"],
+        float(check["max_abs_difference"]),
+        check,
+        found.get("int8"),
     )

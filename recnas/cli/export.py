@@ -2,6 +2,7 @@
 
   recnas export runs/criteo:best --to pt2 --out served
   recnas export runs/best --to onnx --out served --seed 2
+  recnas export runs/best --to onnx --int8 --out served        # tables in a third of the memory; says what it costs
   recnas export runs/cmp:deepfm --to pt2 --out served          # of recnas compare --keep
 
 RUN is what `recnas search` or `recnas train` made. The program takes dense [B, I] float32 and ids [B, F]
@@ -28,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", metavar="DIR", help="the prepared data set, if it is not where the run was trained on it"
     )
+    parser.add_argument(
+        "--int8", action="store_true", help="tables of 8-bit numbers; the log loss and AUC before and after are printed"
+    )
     add_output(parser)
 
 
@@ -41,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
         args.out,
         seed=args.seed,
         data=args.data,
+        int8=args.int8,
         progress=Progress(quiet=args.quiet),
     )
     if args.json:
@@ -57,7 +62,18 @@ def run(args: argparse.Namespace) -> int:
         f"  and score_row.py on {raw['rows']:,} raw rows ({raw['from_file']:,} lines of the raw file, {raw['rebuilt']:,} "
         f"rebuilt from the prepared data): largest difference {raw['max_abs_difference']:.2g}"
     )
+    if int8 := result.get("int8"):
+        tables, loss, auc = int8["tables"], int8["logloss"], int8["auc"]
+        print(
+            f"  tables of 8-bit numbers: {human_bytes(tables['bytes'])} instead of {human_bytes(tables['bytes_before'])}; on "
+            f"{int8['rows']:,} {int8['split']} rows log loss {_change(loss)}, AUC {_change(auc)}"
+        )
     print(
         f"score raw rows: python {result['out']}/score_row.py < rows    what it does: {result['out']}/rows.py, model.json"
     )
     return 0
+
+
+def _change(figure: dict[str, float | None]) -> str:
+    before, after = figure["before"], figure["after"]
+    return "unknown" if before is None or after is None else f"{before:.5f} -> {after:.5f} ({after - before:+.6f})"

@@ -34,6 +34,7 @@ COMMANDS = {
     "contest": "set searches against each other with the same number of training rows",
     "compare": "train models side by side, fairly, and say which differences are real",
     "export": "write a trained model for serving: pt2 or ONNX, vocabularies, an example",
+    "serve": "answer requests with a trained model, over HTTP",
     "predict": "score a raw file with a trained model",
     "importance": "say which columns a trained model uses",
     "forecast": "say what a search would need here, in memory and minutes",

@@ -35,6 +35,7 @@ from recnas.locks import lock
 from recnas.progress import Progress
 from recnas.runs.folder import versions
 from recnas.serve.check_rows import RawRows, header_line, real_rows, rebuilt_rows
+from recnas.serve.int8 import cost, rounded
 from recnas.serve.load import TrainedModel, load_trained
 from recnas.serve.manifest import describe, write_description, write_programs, write_vocabularies
 from recnas.serve.program import Program, check_format, read_program, write_program
@@ -51,6 +52,7 @@ def export(
     *,
     seed: int | None = None,
     data: Path | str | None = None,
+    int8: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Export the model that `spec` names (see `load_trained`) to the new folder `out`.
@@ -58,6 +60,7 @@ def export(
     Args:
         to: `pt2` or `onnx`.
         data: the prepared data, if they are not where they were.
+        int8: write the tables as 8-bit numbers, and measure what that costs.
 
     Raises:
         BackendMissing: ONNX was asked for and its packages are not installed.
@@ -71,6 +74,10 @@ def export(
     check_folder(out)
     model = load_trained(spec, data, seed)
     prepared = model.data(data)
+    costs = None
+    if int8:  # from here on the model is the one with rounded tables, with which everything must agree
+        given, model = model, rounded(model)
+        costs = cost(given, model, prepared, check_split(prepared))
     ensure_folder(out.parent)
     _sweep_parts(out)
     part = part_of(out)
@@ -78,13 +85,13 @@ def export(
     lock = _lock(part)  # as long as this process lives, nobody takes it for what a kill left
     try:
         progress.phase("export", 4, "files")
-        program = write_program(model, to, part)
+        program = write_program(model, to, part, int8)
         progress.advance(1, "check")
         check = check_program(read_program(program), model, prepared)
         progress.advance(1, "vocabularies")
         write_vocabularies(prepared, part)
         write_programs(part)
-        about = describe(model, prepared, program, check)
+        about = describe(model, prepared, program, check, costs)
         write_description(part, about)
         progress.advance(1, "check raw rows")
         check["raw"] = check_raw_rows(part, model, prepared)
@@ -108,15 +115,22 @@ def export(
         "data": model.fingerprint,
         "bytes": sum(file.stat().st_size for file in files),
         "check": check,
+        **({} if costs is None else {"int8": costs}),
     }
+
+
+def check_split(data: PreparedData) -> str:
+    """The split whose rows an export is compared on."""
+    split = next((name for name in ("valid", "test", "train") if data.rows(name)), None)
+    if split is None:
+        raise DataError(f"{data.path} has no rows to check the export with.", "Prepare it again.")
+    return split
 
 
 @torch.no_grad()
 def check_program(program: Program, model: TrainedModel, data: PreparedData) -> dict[str, Any]:
     """Compare on rows of the validation split; too large a difference is an error."""
-    split = next((name for name in ("valid", "test", "train") if data.rows(name)), None)
-    if split is None:
-        raise DataError(f"{data.path} has no rows to check the export with.", "Prepare it again.")
+    split = check_split(data)
     largest = 0.0
     seen: set[int] = set()
     for rows, dense, ids in _batches(data, split):

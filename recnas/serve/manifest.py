@@ -21,9 +21,9 @@ from recnas.data.raw.recipe import InputColumn
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField, SparseField
 from recnas.files import sha256_file, write_json
 from recnas.runs.checks import with_check
+from recnas.serve.exported import FORMAT, MODEL
 from recnas.serve.load import TrainedModel
 
-FORMAT = "recnas-export/1"
 _README = """# A trained click model, exported by recnas
 
 Score raw rows: `python score_row.py < rows`. It needs torch for `model.pt2`, onnxruntime for `model.onnx`, and not recnas.
@@ -41,8 +41,10 @@ _SCORE_ROW = Path(__file__).with_name("score_row.py")
 _VALUES_AT_A_TIME = 1 << 16
 
 
-def describe(model: TrainedModel, data: PreparedData, program: Path, check: dict[str, Any]) -> dict[str, Any]:
-    """The content of model.json."""
+def describe(
+    model: TrainedModel, data: PreparedData, program: Path, check: dict[str, Any], int8: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The content of model.json; `int8` is what its tables of 8-bit numbers cost, if it has such."""
     inputs = describe_inputs(data)
     for column, rows in zip(inputs["sparse"], model.tables.row_map.rows):
         column["table_rows"] = rows
@@ -56,6 +58,7 @@ def describe(model: TrainedModel, data: PreparedData, program: Path, check: dict
             },
             "output": {"probability": {"type": "float32", "shape": ["batch"]}},
             "check": check,
+            **({} if int8 is None else {"int8": int8}),
         },
         **inputs,
         "fold": _fold(model),
@@ -143,8 +146,8 @@ def _fold(model: TrainedModel) -> dict[str, Any]:
 def write_description(folder: Path, about: dict[str, Any]) -> None:
     """model.json, last of all: with the checksums of every other file, and of itself."""
     names = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
-    files = {name: sha256_file(folder / name) for name in names if name != "model.json"}
-    write_json(folder / "model.json", with_check({**about, "files": files}))
+    files = {name: sha256_file(folder / name) for name in names if name != MODEL}
+    write_json(folder / MODEL, with_check({**about, "files": files}))
 
 
 def write_programs(folder: Path) -> None:

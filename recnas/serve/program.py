@@ -12,19 +12,20 @@ import importlib.util
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from recnas.config import nearest
 from recnas.data.schema import UNKNOWN_ID
 from recnas.errors import BackendMissing, ConfigError
+from recnas.serve.int8 import Int8Rows
 from recnas.serve.load import TrainedModel
+from recnas.serve.onnx_program import onnx_program
 
 FORMATS = ("pt2", "onnx")
 ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -39,13 +40,20 @@ class Scorer(nn.Module):
 
     Weights are held under plain names, because a network's own may contain Python keywords, which a traced
     program cannot have as attributes.
+
+    Args:
+        int8: hold the tables as 8-bit numbers; see `recnas.serve.int8`.
     """
 
-    def __init__(self, model: TrainedModel) -> None:
+    def __init__(self, model: TrainedModel, int8: bool = False) -> None:
         super().__init__()
+        self._int8 = int8
         self._stacks = [f"stack_{i}" for i in range(len(model.tables.stacks))]
         for name, stack in zip(self._stacks, model.tables.stacks):
-            self.register_buffer(name, stack.detach())
+            small = Int8Rows.of(stack.detach()) if int8 else None
+            self.register_buffer(name, stack.detach() if small is None else small.values)
+            if small is not None:
+                self.register_buffer(f"{name}_factors", small.factors)
         self.known_rows = nn.Buffer(torch.tensor(model.tables.row_map.true_rows, dtype=torch.int64))
         self._network, self._tables = (model.network,), model.tables  # not as a submodule
         self._names = {name: f"weight_{i}" for i, (name, _) in enumerate(model.network.named_parameters())}
@@ -56,9 +64,18 @@ class Scorer(nn.Module):
         """`[B]`. An id that no value has, as of a newer vocabulary, counts as unknown."""
         (network,), tables = self._network, self._tables
         known = torch.where((ids >= 0) & (ids < self.known_rows), ids, UNKNOWN_ID)
-        embedded = tables.read([self.get_buffer(name) for name in self._stacks], tables.row_map.fold(known))
+        embedded = tables.read([self._stack(name) for name in self._stacks], tables.row_map.fold(known))
         weights = {name: self.get_buffer(plain) for name, plain in self._names.items()}
         return torch.func.functional_call(network, weights, (dense, embedded)).sigmoid()
+
+    def _stack(self, name: str) -> Tensor:
+        values = self.get_buffer(name)
+        # Read as a table of floats is, by `index_select` alone.
+        return cast(Tensor, Int8Rows(values, self.get_buffer(f"{name}_factors"))) if self._int8 else values
+
+
+def missing_packages(names: Sequence[str]) -> list[str]:
+    return [name for name in names if importlib.util.find_spec(name) is None]
 
 
 def check_format(name: str) -> None:
@@ -68,19 +85,17 @@ def check_format(name: str) -> None:
             f"There is no export format {name!r}; {nearest(name, FORMATS)}",
             f"--to {' or --to '.join(FORMATS)}",
         )
-    if name == "onnx":
-        absent = [package for package in ONNX_PACKAGES if importlib.util.find_spec(package) is None]
-        if absent:
-            raise BackendMissing(
-                f"Export to ONNX needs {', '.join(absent)}, not installed here.",
-                f"pip install {' '.join(ONNX_PACKAGES)}   (or export with --to pt2, which needs torch only)",
-            )
+    if name == "onnx" and (absent := missing_packages(ONNX_PACKAGES)):
+        raise BackendMissing(
+            f"Export to ONNX needs {', '.join(absent)}, not installed here.",
+            f"pip install {' '.join(ONNX_PACKAGES)}   (or export with --to pt2, which needs torch only)",
+        )
 
 
 @torch.no_grad()
-def write_program(model: TrainedModel, to: str, folder: Path) -> Path:
+def write_program(model: TrainedModel, to: str, folder: Path, int8: bool = False) -> Path:
     """Trace the model and write `model.pt2` or `model.onnx`."""
-    scorer = Scorer(model).eval()
+    scorer = Scorer(model, int8).eval()
     # Made-up rows: a pt2 file keeps them as its example inputs.
     inputs = (
         torch.zeros(_TRACED_ROWS, model.schema.n_dense),
@@ -102,7 +117,7 @@ def write_program(model: TrainedModel, to: str, folder: Path) -> Path:
             input_names=["dense", "ids"],
             output_names=["probability"],
             dynamo=True,
-            external_data=sum(stack.nbytes for stack in model.tables.stacks) > _BESIDE,
+            external_data=sum(buffer.nbytes for buffer in scorer.buffers()) > _BESIDE,
             verbose=False,
         )
     return path
@@ -163,15 +178,5 @@ def read_program(path: Path) -> Program:
     if path.suffix == ".pt2":
         module = torch.export.load(path).module()
         return lambda dense, ids: module(dense, ids)
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    wanted = [given.name for given in session.get_inputs()]
-
-    def run(dense: Tensor, ids: Tensor) -> Tensor:
-        # A model without dense inputs has no use for them, and the converter leaves them out.
-        given: dict[str, np.ndarray] = {"dense": dense.numpy(), "ids": ids.numpy()}
-        (found,) = session.run(["probability"], {name: given[name] for name in wanted})
-        return torch.from_numpy(found)
-
-    return run
+    onnx = onnx_program(path)
+    return lambda dense, ids: torch.from_numpy(onnx(dense.numpy(), ids.numpy()))

@@ -16,7 +16,8 @@ from recnas.data.prepared import SIGNATURE
 from recnas.errors import BackendMissing, ConfigError, RunError
 from recnas.files import read_bytes, read_json, sha256_file, write_json
 from recnas.runs.layout import MANIFEST
-from recnas.trust.verify import MODEL, kind_of, verify
+from recnas.serve.exported import MODEL
+from recnas.trust.verify import kind_of, verify
 
 _LARGEST_KEY = 1 << 16
 

@@ -20,9 +20,8 @@ from recnas.runs.folder import RunDir
 from recnas.runs.layout import LEDGER, MANIFEST
 from recnas.runs.ledger import Ledger
 from recnas.runs.seal import CHECKSUMS, changed
+from recnas.serve.exported import MODEL
 from recnas.train.checkpoint import candidates, check_whole
-
-MODEL = "model.json"  # of an export
 
 
 @dataclass

@@ -28,7 +28,7 @@ import csv
 import difflib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +40,16 @@ LookUp = Callable[[str, str], "int | None"]  # (column, value as text) -> id, No
 
 
 class RowError(ValueError):
-    """A row that cannot be read; the text says why."""
+    """A row that cannot be read; the text says why, `columns` which cells it is about."""
+
+    def __init__(self, text: str, columns: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.columns = tuple(columns)
+
+
+def _bad_cell(column: dict[str, Any], what: str, cell: str) -> RowError:
+    source = column["source"]
+    return RowError(f"column {source}: {what} ({cell[:80]!r})", [source])
 
 
 def split_line(line: str, separator: str, quote: bool) -> list[str]:
@@ -178,6 +187,8 @@ class RowReader:
         self.model, self.look_up = model, look_up
         self.raw = model["raw"]
         self.inputs = [*model["dense"], *model["sparse"]]
+        # What texts for a missing cell say as values: a cell may say the same in another way.
+        self.missing = {column["name"]: {_reads(column)(text) for text in column["missing"]} for column in self.inputs}
         self.sources = list(dict.fromkeys(column["source"] for column in self.inputs))
         beside = self.raw.get("beside", [])
         # What a line of the raw file does not hold.
@@ -252,12 +263,13 @@ class RowReader:
             if name not in known:
                 close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
                 hint = f"did you mean {close[0]!r}? " if close else ""
-                raise RowError(f"unknown column {name!r}; {hint}known: {', '.join(known)}")
+                raise RowError(f"unknown column {name!r}; {hint}known: {', '.join(known)}", [name])
         absent = [name for name in self.sources if name not in row]
         if absent:
             raise RowError(
                 f"the row has no {', '.join(map(repr, absent))} (a missing cell is null); "
-                f"the model reads: {', '.join(self.sources)}"
+                f"the model reads: {', '.join(self.sources)}",
+                absent,
             )
         return self._encode(row)
 
@@ -298,19 +310,21 @@ class RowReader:
                 return f"{cell % 2**64:x}"
         if isinstance(cell, float) and kind in ("number", "int"):
             return str(int(cell)) if kind == "int" and cell.is_integer() else repr(cell)
-        raise RowError(f"column {column['source']}: {cell!r} must be written as text, in quotes")
+        raise RowError(
+            f"column {column['source']}: {repr(cell)[:80]} must be written as text, in quotes", [column["source"]]
+        )
 
     def _number(self, column: dict[str, Any], cell: str) -> float:
         value = number_of(cell)
         if cell == "" or (value is None and cell in column["missing"]):
             return column["fill"]
         if value is None:
-            raise RowError(f"column {column['source']}: not a number ({cell[:80]!r})")
-        if any(value == number_of(text) for text in column["missing"]):
+            raise _bad_cell(column, "not a number", cell)
+        if value in self.missing[column["name"]]:
             return column["fill"]
         value = TRANSFORMS[column["transform"]].number(value)
         if abs(value) > LARGEST:
-            raise RowError(f"column {column['source']}: too large for a 32-bit number ({cell[:80]!r})")
+            raise _bad_cell(column, "too large for a 32-bit number", cell)
         if fitted := TRANSFORMS[column["transform"]].fitted:
             return fitted.number(value, column["edges"])
         statistics = column["statistics"]
@@ -322,8 +336,8 @@ class RowReader:
         if cell == "" or (value is None and cell in column["missing"]):
             return ids["missing"]
         if value is None:
-            raise RowError(f"column {column['source']}: not a number ({cell[:80]!r})")
-        if any(value == number_of(text) for text in column["missing"]):
+            raise _bad_cell(column, "not a number", cell)
+        if value in self.missing[column["name"]]:
             return ids["missing"]
         return ids["first_value"] + bisect.bisect_right(column["edges"], value)
 
@@ -333,25 +347,29 @@ class RowReader:
         ids, (read, what), text = self.model["ids"], kind_of(column), cell
         if column["suffix"] and cell:
             if not cell.endswith(column["suffix"]):
-                raise RowError(f"column {column['source']}: does not end in {column['suffix']!r} ({cell[:80]!r})")
+                raise _bad_cell(column, f"does not end in {column['suffix']!r}", cell)
             text = cell.removesuffix(column["suffix"])
         value = read(text)
         if text == "" or (value is None and text in column["missing"]):
             return ids["missing"]
         if value is None:
-            raise RowError(f"column {column['source']}: not {what} ({cell[:80]!r})")
-        if any(value == read(other) for other in column["missing"]):
+            raise _bad_cell(column, f"not {what}", cell)
+        if value in self.missing[column["name"]]:
             return ids["missing"]
         if column["derive"]:
             value = DERIVATIONS[column["derive"]](value)
             if value is None:
-                raise RowError(f"column {column['source']}: not a time YYMMDDHH ({cell[:80]!r})")
+                raise _bad_cell(column, "not a time YYMMDDHH", cell)
         if "hash" in column:
             rule = column["hash"]
             row = row_of_hash(key_of(value, column["kind"]), rule["rows"], rule["seed"], rule["number"])
             return ids["first_value"] + row
         found = self.look_up(column["name"], value)
         return ids["unknown"] if found is None else found
+
+
+def _reads(column: dict[str, Any]) -> Callable[[str], Any]:
+    return number_of if column.get("kind", "bucket") == "bucket" else kind_of(column)[0]
 
 
 def _json_of(text: str) -> Any:

@@ -1,0 +1,1 @@
+"""Answering requests with probabilities: `recnas serve`."""
