@@ -129,7 +129,9 @@ def bagged_rows():
                 "user": [f"u{u}" for u in user],
                 "genres": ["|".join(genres[one]) for one in bag],
                 "codes": [";".join(codes[rng.integers(0, 6, n)]) for n in rng.integers(0, 5, rows)],
-                "last": [" ".join(f"i{i}" for i in one) for one in seen],
+                "last": [
+                    " ".join([f"i{i}" for i in one] + [f"only{row}"] * (row % 50 == 7)) for row, one in enumerate(seen)
+                ],
             }
         )
 

@@ -70,12 +70,15 @@ class PaddedIds:
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         out = np.empty((stop - start, self.shape[1]), dtype=np.int32)
+        self.read_into(start, stop, out)
+        return out
+
+    def read_into(self, start: int, stop: int, out: np.ndarray) -> None:
         first = self.single.shape[1]
         out[:, :first] = self.single[start:stop]
         for bag in self.bags:
             bag.pad(start, stop, out[:, first : first + bag.length])
             first += bag.length
-        return out
 
     def __getitem__(self, key: Any) -> np.ndarray:
         if isinstance(key, tuple):

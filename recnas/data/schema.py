@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -111,6 +112,13 @@ class Schema:
     def table_rows(self) -> tuple[int, ...]:
         """Of every field's own table; 0 where it reads another field's."""
         return tuple(field.own_rows for field in self.sparse)
+
+    def table_columns(self, columns: Sequence[int]) -> tuple[int, ...]:
+        """Of every field's table, where each field wants so many columns: a table has those of the field that wants most."""
+        most: dict[str, int] = {}
+        for field, wanted in zip(self.sparse, columns):
+            most[field.table] = max(wanted, most.get(field.table, 0))
+        return tuple(most[field.table] for field in self.sparse)
 
     def embedding_bytes(self, width: int, bytes_per_value: int = 4) -> int:
         """Memory of all tables at embedding width D, optimizer state not counted."""

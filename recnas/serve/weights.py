@@ -66,6 +66,7 @@ def fill_tables(
 
     if layout is None:
         return TableReader(*stacked(schema, options.width))
+    layout = replace(layout, columns=schema.table_columns(layout.columns))
     parts = [
         stacked(replace(schema, sparse=tuple(schema.sparse[field] for field in group.fields)), group.columns)
         for group in layout.groups

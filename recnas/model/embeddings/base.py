@@ -13,6 +13,7 @@ from torch import Tensor
 
 from recnas.errors import RunError
 from recnas.model.embeddings.row_map import RowMap
+from recnas.model.embeddings.row_map import gather as gather
 from recnas.model.embeddings.row_optim import TableOptimizer
 
 Backend = Literal["auto", "fused", "plain", "sharded"]
@@ -72,18 +73,14 @@ class TableReader:
 
     @torch.no_grad()
     def lookup(self, ids: Tensor) -> Tensor:
-        """`[B, F]` to `[B, F, D]`."""
+        """Ids as in a batch to `[B, F, D]`."""
         self.row_map.check(ids)
         return self.read(self.stacks, self.row_map.fold(ids))
 
     def read(self, stacks: Sequence[Tensor], ids: Tensor) -> Tensor:
         """The rows of folded ids in tables laid out like `stacks`, which a traced program holds as its own."""
         (stack,) = stacks
-        return gather(stack, self.row_map.stacked(ids), ids.shape)
-
-
-def gather(stack: Tensor, rows: Tensor, shape: torch.Size) -> Tensor:
-    return stack.index_select(0, rows).view(*shape, stack.shape[1])
+        return self.row_map.vectors(stack, ids)
 
 
 @dataclass(frozen=True)
@@ -125,8 +122,7 @@ class Lookup:
         """Distinct rows and their gradients; on a device repetitions of the first stand behind them."""
         if self._summed is None:
             grad = self.leaf.grad if self.leaf.grad is not None else torch.zeros_like(self.leaf)
-            rows = self._embeddings.row_map.stacked(self.ids)
-            flat = grad.to(rows.device).flatten(0, 1)
+            rows, flat = self._embeddings._row_gradients(self.ids, grad.to(self.ids.device))
             if rows.device.type == "cpu" or not len(rows):
                 self._summed = sum_by_row(rows, flat)
             else:
@@ -190,7 +186,7 @@ class Embeddings(ABC):
     # Training
 
     def begin(self, ids: Tensor) -> Lookup:
-        """Look up `ids [B, F]` for a training step; see the module's example."""
+        """Look up `ids [B, F]` (with bags: `[B, n_ids]`) for a training step; see the module's example."""
         folded = self._fold(ids)
         values, kept = self._open(folded)
         return Lookup(self, folded, values, kept)
@@ -229,7 +225,7 @@ class Embeddings(ABC):
     def lookup(self, ids: Tensor) -> Tensor:
         """`ids [B, F]` to `[B, F, D]`, for scoring and evaluation: no graph, never an update."""
         folded = self._fold(ids)
-        return gather(self._stack(), self.row_map.stacked(folded), folded.shape).to(self.device)
+        return self.row_map.vectors(self._stack(), folded).to(self.device)
 
     def reader(self) -> TableReader:
         """Lookups for worker processes; call `share_memory_` first so that they read the same memory."""
@@ -242,6 +238,12 @@ class Embeddings(ABC):
     def check_ids(self, ids: Tensor) -> None:
         """Raise `DataError`, naming the column, if a table has no row for an id."""
         self.row_map.check(ids)
+
+    def _row_gradients(self, ids: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """Row numbers of every value of folded ids, and the gradient of each."""
+        if not self.row_map.bags:  # the tables may have no common memory
+            return self.row_map.stacked(ids), grad.flatten(0, 1)
+        return self.row_map.row_gradients(self._stack(), ids, grad)
 
     def _fold(self, ids: Tensor) -> Tensor:
         ids = ids.to(self.row_map.device)

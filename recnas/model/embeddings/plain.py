@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recnas.model.embeddings.base import Embeddings, Lookup, Scale, gather, scaled
+from recnas.model.embeddings.base import Embeddings, Lookup, Scale, scaled
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import RowOptimizer, TableOptimizer
 
@@ -45,7 +45,7 @@ class PlainEmbeddings(Embeddings):
                 self.state[part][name] = tensor[start : start + rows]
 
     def _open(self, ids: Tensor) -> tuple[Tensor, Any]:
-        return gather(self._table, self.row_map.stacked(ids), ids.shape), None
+        return self.row_map.vectors(self._table, ids), None
 
     def _update(self, lookup: Lookup, scale: Scale) -> None:
         rows, grad = lookup._sums()
