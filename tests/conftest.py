@@ -100,7 +100,7 @@ sparse: [{columns: [item, user]}]
 bags:
   - {columns: [genres], max_values: 4, pool: sum, missing: ["(none)"]}
   - {columns: [codes], kind: int, separator: ";", max_values: 3, pool: max, min_count: 3}
-sequences: [{columns: [last], shares: item, max_values: 5}]
+sequences: [{columns: [last], shares: item, max_values: 5, pool: attention}]
 """
 
 

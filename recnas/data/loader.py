@@ -79,7 +79,7 @@ class BatchLoader:
         self.share = (rank, world) if split_batches else None
         self.device, self.prefetch = device, prefetch
         # Plain arrays over the maps: slicing the memmap subclass costs several microseconds each time.
-        arrays = (data.array(split, name) for name in data.arrays)
+        arrays: list[Any] = [data.array(split, name) for name in data.arrays]
         self._arrays = tuple(one if isinstance(one, PaddedIds) else np.asarray(one) for one in arrays)
         self._epoch = 0
         self._batch = 0  # of this worker, within the epoch

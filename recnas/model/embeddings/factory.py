@@ -88,6 +88,8 @@ def build_embeddings(
     embeddings = allocate(schema, width)
     for name, table in embeddings.weights.items():
         fill_normal(table, seed, name, std)
+    if embeddings.attention is not None:
+        embeddings.attention.fill(seed)
     return embeddings
 
 

@@ -36,8 +36,11 @@ class NarrowReader(TableReader):
 
     def read(self, stacks: Sequence[Tensor], ids: Tensor) -> Tensor:
         found = []
-        for group, stack, row_map in zip(self._layout.groups, stacks, self._row_maps):
-            found.append(row_map.vectors(stack, self.row_map.ids_of(ids, group.fields)))
+        place = 0
+        for group, row_map in zip(self._layout.groups, self._row_maps):
+            stack, *attention = stacks[place : place + 1 + len(row_map.attentive)]
+            found.append(row_map.vectors(stack, self.row_map.ids_of(ids, group.fields), attention))
+            place += 1 + len(attention)
         return self._layout.spread(found, ids)
 
 
@@ -75,6 +78,9 @@ class NarrowEmbeddings(Embeddings):
             table, kept = self.weights[name].zero_(), columns - self.layout.own
             for start, values in normal_parts(len(table), self.width, seed, name, std):
                 table[start : start + len(values), :kept] = values[:, :kept] * start_scale
+        for part in self._parts:
+            if part.attention is not None:
+                part.attention.fill(seed)
 
     def _open(self, ids: Tensor) -> tuple[Tensor, Any]:
         opened = [part._open(mine) for part, mine in zip(self._parts, self._split(ids))]
@@ -92,18 +98,30 @@ class NarrowEmbeddings(Embeddings):
             own.leaf.grad = grad
             own.apply(scale)
 
-    def _row_gradients(self, ids: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def _attention(self) -> list[Tensor]:
+        return [weights for part in self._parts for weights in part._attention()]
+
+    def _attention_state(self) -> dict[str, dict[str, Tensor]]:
+        found: dict[str, dict[str, Tensor]] = {}
+        for part in self._parts:
+            for name, tensors in part._attention_state().items():
+                found.setdefault(name, {}).update(tensors)
+        return found
+
+    def _row_gradients(self, ids: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         """As if the tables of all groups stood one after the other, filled up with zeros to one width."""
         if not self.row_map.bags:
             return super()._row_gradients(ids, grad)
         widths, first = [part.width for part in self._parts], 0
         rows, grads = [ids.new_zeros(0)], [grad.new_zeros(0, max(widths, default=0))]
+        of_weights: list[Tensor] = []
         for part, mine, own in zip(self._parts, self._split(ids), self.layout.gathered(grad, widths)):
-            some, of_rows = part._row_gradients(mine, own)
+            some, of_rows, more = part._row_gradients(mine, own)
+            of_weights += more
             rows.append(some + first)
             grads.append(F.pad(of_rows, (0, max(widths) - part.width)))
             first += part.row_map.total
-        return torch.cat(rows), torch.cat(grads)
+        return torch.cat(rows), torch.cat(grads), of_weights
 
     def _stack(self) -> Tensor:
         raise NotImplementedError("tables of different widths have no common block of memory")
@@ -114,7 +132,7 @@ class NarrowEmbeddings(Embeddings):
         return reader.read(reader.stacks, self._fold(ids)).to(self.device)
 
     def reader(self) -> NarrowReader:
-        stacks = [part._stack().detach() for part in self._parts]
+        stacks = [one for part in self._parts for one in (part._stack().detach(), *part._attention())]
         return NarrowReader(stacks, [part.row_map for part in self._parts], self.layout, self.row_map)
 
     def share_memory_(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from recnas.data.schema import FIRST_VALUE_ID, UNKNOWN_ID, Schema
 from recnas.errors import ConfigError, DataError
 from recnas.model.embeddings.columns import fields_of
-from recnas.model.embeddings.pooling import BagPlaces, pooled, value_gradients
+from recnas.model.embeddings.pooling import BagPlaces, attention_gradients, pooled, value_gradients
 
 
 class RowMap:
@@ -37,10 +38,17 @@ class RowMap:
         self.field_rows = tuple(_at_most(field.rows, limit) for field in schema.sparse)
         self._spans = tuple(schema.id_columns(number) for number in range(schema.n_sparse))
         self.bags = tuple(
-            BagPlaces(number, _span(schema.id_columns(number)), field.bag.pool, start_of[field.table])
+            BagPlaces(
+                number,
+                _span(schema.id_columns(number)),
+                field.bag.pool,
+                start_of[field.table],
+                [one.name for one in schema.sparse].index(field.table) if field.bag.pool == "attention" else None,
+            )
             for number, field in enumerate(schema.sparse)
             if field.bag
         )
+        self.attentive = tuple(bag for bag in self.bags if bag.pool == "attention")
         # Of every id of a row.
         fields = [schema.sparse[number] for number in range(schema.n_sparse) for _ in schema.id_columns(number)]
         self.columns = tuple(field.name for field in fields)
@@ -88,6 +96,9 @@ class RowMap:
         """Folded ids `[B, F]` of single values as row numbers `[B F]` in all tables laid one after the other."""
         return (ids + self._offsets).flatten()
 
+    def length(self, bag: BagPlaces) -> int:
+        return len(self._spans[bag.field])
+
     def places_of(self, field: int) -> range:
         """Where the ids of a field are among those of a row."""
         return self._spans[field]
@@ -96,22 +107,36 @@ class RowMap:
         """The columns of some fields."""
         return fields_of(ids, tuple(column for field in fields for column in self._spans[field]))
 
-    def vectors(self, stack: Tensor, ids: Tensor) -> Tensor:
-        """What a network reads of folded ids: `[B, F, D]` of a stack of tables laid out like these."""
+    def vectors(self, stack: Tensor, ids: Tensor, attention: Sequence[Tensor] = ()) -> Tensor:
+        """What a network reads of folded ids: `[B, F, D]` of a stack of tables laid out like these, and the weights of
+        attention in the order of `attentive`."""
         if not self.bags:
             return gather(stack, self.stacked(ids), ids.shape)
         one = ids[:, : self.singles]
         singles = gather(stack, (one + self._offsets[: self.singles]).flatten(), one.shape)
-        return torch.cat([singles, *(pooled(stack, ids[:, bag.columns], bag).unsqueeze(1) for bag in self.bags)], 1)
+        weights = {bag.field: one for bag, one in zip(self.attentive, attention)}
+        return torch.cat(
+            [singles, *(pooled(stack, ids, bag, weights.get(bag.field)).unsqueeze(1) for bag in self.bags)], 1
+        )
 
-    def row_gradients(self, stack: Tensor, ids: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """Row numbers `[N]` of every value of a batch, and the gradient of each `[N, D]`, of that of the vectors."""
+    def row_gradients(
+        self, stack: Tensor, ids: Tensor, grad: Tensor, attention: Sequence[Tensor] = ()
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Row numbers `[N]` of every value of a batch, and the gradient of each `[N, D]`, of that of the vectors; and those
+        of the weights of attention."""
         if not self.bags:
-            return self.stacked(ids), grad.flatten(0, 1)
+            return self.stacked(ids), grad.flatten(0, 1), []
+        weights, of_weights = {bag.field: one for bag, one in zip(self.attentive, attention)}, []
         one = (ids[:, : self.singles] + self._offsets[: self.singles]).flatten()
         parts = [(one, grad[:, : self.singles].flatten(0, 1))]
-        parts += [value_gradients(stack, ids[:, bag.columns], bag, grad[:, bag.field]) for bag in self.bags]
-        return torch.cat([rows for rows, _ in parts]), torch.cat([of_rows for _, of_rows in parts])
+        for bag in self.bags:
+            if bag.field in weights:
+                *part, own = attention_gradients(stack, ids, bag, grad[:, bag.field], weights[bag.field])
+                parts.append((part[0], part[1]))
+                of_weights.append(own)
+            else:
+                parts.append(value_gradients(stack, ids, bag, grad[:, bag.field]))
+        return torch.cat([rows for rows, _ in parts]), torch.cat([of_rows for _, of_rows in parts]), of_weights
 
 
 def gather(stack: Tensor, rows: Tensor, shape: torch.Size) -> Tensor:

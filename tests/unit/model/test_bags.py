@@ -24,7 +24,15 @@ SCHEMA = Schema(
         SparseField("more", 7, bag=Bag(2, "mean", "genres")),
     ),
 )
-WITH_MAX = replace(SCHEMA, sparse=(*SCHEMA.sparse, SparseField("codes", 8, bag=Bag(4, "max"))))
+# What kernels cannot pool.
+WITH_MAX = replace(
+    SCHEMA,
+    sparse=(
+        *SCHEMA.sparse,
+        SparseField("codes", 8, bag=Bag(4, "max")),
+        SparseField("seen", 9, bag=Bag(3, "attention", "item")),
+    ),
+)
 ROWS = 40
 try:
     load_kernels()
@@ -68,6 +76,9 @@ def by_hand(schema: Schema, tables: dict[str, torch.Tensor], ids: torch.Tensor) 
                 fields.append(vectors[0])
             elif not vectors:
                 fields.append(torch.zeros(table.shape[1], dtype=table.dtype))
+            elif field.bag.pool == "attention":
+                query = tables[field.table][values_of(schema, ids, row, 1)[0]]
+                fields.append(sum(perceptron(tables[f"attention/{field.name}"], v, query) * v for v in vectors))
             elif field.bag.pool == "max":
                 fields.append(torch.stack(vectors).max(0).values)
             else:
@@ -75,6 +86,14 @@ def by_hand(schema: Schema, tables: dict[str, torch.Tensor], ids: torch.Tensor) 
                 fields.append(total / len(vectors) if field.bag.pool == "mean" else total)
         rows.append(torch.stack(fields))
     return torch.stack(rows)
+
+
+def perceptron(weights: torch.Tensor, value: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+    """What a value counts, as the paper says it and as the weights are laid out."""
+    width = len(value)
+    inputs = torch.cat([value, query, query - value, query * value])
+    hidden = [torch.relu(inputs @ weights[: 4 * width, unit] + weights[4 * width, unit]) for unit in range(16)]
+    return sum(h * weights[4 * width + 1, unit] for unit, h in enumerate(hidden)) + weights[4 * width + 2, 0]
 
 
 class Dense:
@@ -100,10 +119,11 @@ class Dense:
         for name, leaf in leaves.items():
             table, grad = leaf.detach(), leaf.grad
             found[name] = grad.clone()
-            dense = self.l2 and self.l2_kind == "dense"
+            l2 = 0.0 if name.startswith("attention/") else self.l2
+            dense = (l2 and self.l2_kind == "dense") or name.startswith("attention/")
             for row in range(len(table)) if dense else sorted(touched[name]):
                 own = grad[row].clone()
-                if self.l2:
+                if l2:
                     own += self.l2 * (1 if dense else self.steps - self.seen[name][row]) * table[row]
                     self.seen[name][row] = self.steps
                 if self.kind == "adam":
@@ -134,7 +154,7 @@ def test_steps_are_those_of_dense_tables(backend: str, kind: str, l2: float, l2_
     schema = WITH_MAX if backend == "plain" else SCHEMA
     own = build_embeddings(schema, 8, backend, kind, lr=0.1, eps=1e-2, seed=3, l2=l2, l2_kind=l2_kind)
     assert set(own.weights) == {field.name for field in schema.sparse if field.table == field.name}
-    dense = Dense(schema, own.weights, kind, 0.1, 1e-2, l2, l2_kind)
+    dense = Dense(schema, own.state_dict()["weights"], kind, 0.1, 1e-2, l2, l2_kind)
     for seed in range(4):
         ids = ids_of(schema, seed)
         weight = torch.randn(ROWS, schema.n_sparse, 8, generator=torch.Generator().manual_seed(seed))
@@ -147,7 +167,7 @@ def test_steps_are_those_of_dense_tables(backend: str, kind: str, l2: float, l2_
         norm = torch.sqrt(sum((grad**2).sum() for grad in grads.values()))
         torch.testing.assert_close(lookup.table_gradient().norm().double(), norm, rtol=1e-4, atol=1e-5)
         lookup.apply()
-        for name, table in own.weights.items():
+        for name, table in own.state_dict()["weights"].items():
             torch.testing.assert_close(table.double(), dense.tables[name].detach(), rtol=2e-4, atol=2e-5, msg=name)
 
 
@@ -162,17 +182,21 @@ def test_a_usual_loop_and_two_lookups_in_one_step(backend: str):
     for half in (slice(0, 17), slice(17, None)):
         (two(ids[half]) * weight[half]).sum().backward()
     two.step()
-    for name in one.weights:
-        torch.testing.assert_close(one.weights[name], two.weights[name])
+    mine, other = one.state_dict()["weights"], two.state_dict()["weights"]
+    for name, table in mine.items():
+        torch.testing.assert_close(table, other[name])
+    fresh = build_embeddings(schema, 4, backend, seed=2)
+    fresh.load_state_dict(one.state_dict())
+    assert torch.equal(fresh.lookup(ids), one.lookup(ids))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_tables_of_different_widths(backend: str):
     """A field keeps the leading columns of its vector; a shared table has those of the field that wants most."""
     schema = WITH_MAX if backend == "plain" else SCHEMA
-    wanted = [2, 3, 0, 5, 8, 1, 4][: schema.n_sparse]
+    wanted = [2, 3, 0, 5, 8, 1, 4, 2][: schema.n_sparse]
     layout = FieldColumns(8, 0, tuple(wanted))
-    held = dict(zip([field.name for field in schema.sparse], [2, 8, 1, 5, 8, 1, 4]))
+    held = dict(zip([field.name for field in schema.sparse], [2, 8, 1, 5, 8, 1, 4, 8]))
     full = build_embeddings(schema, 8, backend, seed=3)
     narrow = build_embeddings(schema, 8, backend, seed=3, layout=layout)
     mask = torch.zeros(schema.n_sparse, 8)
@@ -201,10 +225,10 @@ def test_rows_that_a_limit_folds_and_ids_without_a_row():
     torch.testing.assert_close(own.lookup(ids), own.lookup(folded))
     assert own.weights["item"].shape == (4, 4)
     wrong = ids.clone()
-    wrong[3, -1] = 8
+    wrong[3, -4] = 8
     with pytest.raises(DataError, match="column codes has id 8"):
         own.begin(wrong)
-    with pytest.raises(DataError, match=r"int64 \[B, 20\]"):
+    with pytest.raises(DataError, match=r"int64 \[B, 23\]"):
         own.begin(ids[:, :-4])
 
 
@@ -216,9 +240,9 @@ def test_what_the_kernels_cannot_pool_is_left_to_the_plain_backend():
 
 def test_a_schema_knows_its_bags(tmp_path):
     assert Schema.from_dict(WITH_MAX.to_dict()) == WITH_MAX
-    assert WITH_MAX.n_ids == 2 + 4 + 3 + 5 + 2 + 4
+    assert WITH_MAX.n_ids == 2 + 4 + 3 + 5 + 2 + 4 + 3
     assert list(WITH_MAX.id_columns(4)) == [9, 10, 11, 12, 13]
-    assert WITH_MAX.table_rows == (6, 9, 7, 5, 0, 0, 8)
+    assert WITH_MAX.table_rows == (6, 9, 7, 5, 0, 0, 8, 0)
     data = WITH_MAX.to_dict()
     data["sparse"][4]["rows"] = 10
     with pytest.raises(ValueError, match="no table of item with 10 rows"):
@@ -227,3 +251,50 @@ def test_a_schema_knows_its_bags(tmp_path):
     data["sparse"] = data["sparse"][::-1]
     with pytest.raises(ValueError, match="before a field with one value"):
         Schema.from_dict(data)
+
+
+def test_a_traced_program_pools_as_the_kernel_does():
+    own = build_embeddings(WITH_MAX, 4, "plain", seed=1)
+    reader = own.reader()
+
+    class Read(torch.nn.Module):
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return reader.read(reader.stacks, ids)
+
+    program = torch.export.export(
+        Read(), (ids_of(WITH_MAX, 0, 3),), dynamic_shapes=({0: torch.export.Dim("b", min=1)},)
+    )
+    assert not any("embedding_bag" in str(node.target) for node in program.graph.nodes)
+    for rows in (1, 2, ROWS):
+        ids = ids_of(WITH_MAX, rows, rows)
+        torch.testing.assert_close(program.module()(ids), own.lookup(ids))
+
+
+def test_attention_finds_the_value_that_goes_with_the_row():
+    """A click is a row whose item is among the last ones: the mean of the last ones cannot tell, attention can."""
+    schema = Schema((), (SparseField("item", 32), SparseField("last", 32, bag=Bag(4, "attention", "item"))))
+
+    def batch(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        rng = np.random.default_rng(seed)
+        last, item = rng.integers(2, 32, (512, 4)), rng.integers(2, 32, 512)
+        inside = rng.random(512) < 0.5
+        item[inside] = last[inside, rng.integers(0, 4, inside.sum())]
+        return torch.from_numpy(np.column_stack([item, last])), torch.from_numpy((last == item[:, None]).any(1)).float()
+
+    def loss_of(pool: str) -> float:
+        fields = (schema.sparse[0], replace(schema.sparse[1], bag=Bag(4, pool, "item")))
+        own = build_embeddings(replace(schema, sparse=fields), 8, "plain", lr=0.1, seed=1)
+        head = torch.nn.Parameter(torch.zeros(8))
+        adam = torch.optim.Adam([head], lr=0.02)
+        for step in range(400):
+            ids, label = batch(step)
+            lookup = own.begin(ids)
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(lookup.leaf[:, 1] @ head, label)
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+            lookup.apply()
+        return float(loss.detach())
+
+    assert loss_of("mean") > 0.6
+    assert loss_of("attention") < 0.45

@@ -90,7 +90,9 @@ def averaged_bags(bagged_rows, bagged_recipe: Path, tmp_path_factory):
     """Bags that are added up or averaged, which is what torchrec's kernels do."""
     folder = tmp_path_factory.mktemp("bags")
     bagged_rows(3000).to_csv(folder / "log.csv", index=False)
-    (folder / "r.yaml").write_text(bagged_recipe.read_text().replace("pool: max", "pool: mean"))
+    (folder / "r.yaml").write_text(
+        bagged_recipe.read_text().replace("pool: max", "pool: mean").replace("pool: attention", "pool: mean")
+    )
     return prepare(str(folder / "r.yaml"), [folder / "log.csv"], folder / "data")
 
 
