@@ -87,3 +87,69 @@ def weighted_data(weighted_rows, weighted_recipe: Path, tmp_path_factory: pytest
     folder = tmp_path_factory.mktemp("weighted")
     weighted_rows(4000).to_csv(folder / "log.csv", index=False)
     return prepare(str(weighted_recipe), [folder / "log.csv"], folder / "data")
+
+
+BAGGED_RECIPE = """
+name: bagged
+separator: ","
+quote: true
+header: true
+label: {column: clicked}
+dense: [{columns: [price], transform: none}]
+sparse: [{columns: [item, user]}]
+bags:
+  - {columns: [genres], max_values: 4, pool: sum, missing: ["(none)"]}
+  - {columns: [codes], kind: int, separator: ";", max_values: 3, pool: max, min_count: 3}
+sequences: [{columns: [last], shares: item, max_values: 5, pool: attention}]
+"""
+
+
+@pytest.fixture(scope="session")
+def bagged_rows():
+    """Makes generated rows with bags and a sequence; genres hold the separator of the file."""
+    import numpy as np
+    import pandas as pd
+
+    def make(rows: int, seed: int = 0) -> pd.DataFrame:
+        rng = np.random.default_rng(seed)
+        genres, codes = (
+            np.array(["a", "b", "c, d", "é", "(none)", ""]),
+            np.array(["7", "-5", "1000000", "NA", "3", "4"]),
+        )
+        item, user, price = rng.integers(0, 14, rows), rng.integers(0, 9, rows), rng.normal(size=rows).round(3)
+        bag = [rng.choice(6, n, p=[0.3, 0.2, 0.2, 0.1, 0.1, 0.1]) for n in rng.integers(0, 7, rows)]
+        seen = [rng.integers(0, 17, n) for n in rng.integers(0, 9, rows)]
+        logit = np.array([(one == 0).sum() - (one == 1).sum() for one in bag]) + 0.2 * (item - 7) + 0.5 * price
+        logit += [0.7 * (i in one) for i, one in zip(item, seen)]
+        return pd.DataFrame(
+            {
+                "clicked": (rng.random(rows) < 1 / (1 + np.exp(-logit))).astype(int),
+                "price": price,
+                "item": [f"i{i}" for i in item],
+                "user": [f"u{u}" for u in user],
+                "genres": ["|".join(genres[one]) for one in bag],
+                "codes": [";".join(codes[rng.integers(0, 6, n)]) for n in rng.integers(0, 5, rows)],
+                "last": [
+                    " ".join([f"i{i}" for i in one] + [f"only{row}"] * (row % 50 == 7)) for row, one in enumerate(seen)
+                ],
+            }
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def bagged_recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recipe") / "bagged.yaml"
+    path.write_text(BAGGED_RECIPE)
+    return path
+
+
+@pytest.fixture(scope="session")
+def bagged_data(bagged_rows, bagged_recipe: Path, tmp_path_factory: pytest.TempPathFactory):
+    """4,000 rows with bags, prepared. Read only."""
+    from recnas.data.prepare.prepare import prepare
+
+    folder = tmp_path_factory.mktemp("bagged")
+    bagged_rows(4000).to_csv(folder / "log.csv", index=False)
+    return prepare(str(bagged_recipe), [folder / "log.csv"], folder / "data")

@@ -160,11 +160,13 @@ class Architecture(Trainable):
         network = new_subnet(arch, net_shape(schema, settings), seed, settings.dropout)
         counted = count(arch, schema, width=width, layernorm=settings.layernorm)
         embeddings = make_tables(schema, settings, seed, device, network)
-        columns = arch.table_columns(width, schema.n_sparse)
+        columns = schema.table_columns(arch.table_columns(width, schema.n_sparse))
         cost = {
             "params": counted.params,
             "macs": counted.macs,
-            "embedding_params": sum(rows * own for rows, own in zip(embeddings.rows, columns)),
+            "embedding_params": sum(
+                rows * columns[field] for rows, field in zip(embeddings.rows, embeddings.row_map.owners)
+            ),
         }
         return Built(network.to(device), embeddings, with_tables_of(network, settings), cost)
 

@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 
 from recnas.bench.floor import guess_logits
 from recnas.data.prepared import PreparedData
+from recnas.data.schema import MISSING_ID
 from recnas.model.embeddings import RowMap
 from recnas.train.metrics import Metrics
 from recnas.train.settings import TrainSettings
@@ -49,7 +51,8 @@ class OtherModel:
 
 
 def fit_logistic(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: int) -> Fitted:
-    """One column per id and the standardised dense columns, L2-regularised, by L-BFGS."""
+    """One column per id and the standardised dense columns, L2-regularised, by L-BFGS. Of a bag every value has a column,
+    also where its table is another field's."""
     from scipy import sparse
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -59,15 +62,19 @@ def fit_logistic(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: in
         weight = None  # there is nothing to weigh by among these rows
     mean, std = _moments(dense, weight)
     std[std == 0] = 1.0
-    starts = np.array(tables.starts, dtype=np.int64)
+    *firsts, total = accumulate(tables.field_rows, initial=0)
+    starts = np.repeat(np.array(firsts, np.int64), [len(tables.places_of(field)) for field in range(len(firsts))])
 
     def features(dense: np.ndarray, ids: np.ndarray) -> sparse.csr_matrix:
-        n, fields = ids.shape
-        columns = (ids + starts).ravel()
-        hot = sparse.csr_matrix(
-            (np.ones(n * fields, dtype=np.float64), columns, np.arange(n + 1) * fields),
-            shape=(n, tables.total),
-        )
+        share = np.ones(ids.shape)
+        for bag in tables.bags:
+            there = ids[:, bag.columns] != MISSING_ID
+            share[:, bag.columns] = there / (np.maximum(there.sum(1, keepdims=True), 1) if bag.pool == "mean" else 1)
+        row, place = np.nonzero(share)
+        columns = (ids + starts)[row, place]
+        # Values in the order of rows; one that a bag holds twice counts twice.
+        begins = np.concatenate(([0], np.cumsum((share != 0).sum(1))))
+        hot = sparse.csr_matrix((share[row, place], columns, begins), shape=(len(ids), total))
         return sparse.hstack([hot, sparse.csr_matrix((dense - mean) / std)], format="csr")
 
     if (
@@ -77,7 +84,7 @@ def fit_logistic(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: in
         return Fitted(
             lambda dense, ids: guess_logits(rate, rows_seen, len(dense)),
             dense.shape[1] + 1,
-            tables.total,
+            total,
             dense.shape[1],
         )
     model = LogisticRegression(C=choice["C"], max_iter=200)
@@ -87,7 +94,7 @@ def fit_logistic(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: in
     return Fitted(
         lambda dense, ids: model.decision_function(features(dense, ids)),
         dense.shape[1] + 1,
-        tables.total,
+        total,
         dense.shape[1],
     )
 
@@ -106,7 +113,8 @@ def fit_lightgbm(rows: Rows, tables: RowMap, choice: Mapping[str, Any], seed: in
     import lightgbm
 
     dense, ids, label, weight = rows
-    few = [dense.shape[1] + f for f, size in enumerate(tables.rows) if size <= _FEW_VALUES]
+    singles = tables.field_rows[: tables.singles]  # the places of bags come behind, as ranks
+    few = [dense.shape[1] + f for f, size in enumerate(singles) if size <= _FEW_VALUES]
     options = {
         "objective": "binary",
         "learning_rate": choice["learning_rate"],

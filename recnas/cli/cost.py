@@ -69,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
         "blocks": len(arch.blocks),
         "live_blocks": cost.live_blocks,
     }
-    columns = {f.name: n for f, n in zip(schema.sparse, arch.table_columns(args.width, schema.n_sparse))}
+    wanted = schema.table_columns(arch.table_columns(args.width, schema.n_sparse))
+    columns = {f.name: n for f, n in zip(schema.sparse, wanted)}
     if args.json:
         print_json(
             {

@@ -75,14 +75,16 @@ def show(summary: dict[str, Any]) -> None:
         print("rows have weights: click rates, training and all metrics count a row as often as its weight says")
     if summary["dense"]:
         print("\n" + dense_table(summary["dense"]))
-    width, total = summary["embedding_width"], sum(summary["cardinality"].values())
+    shared = {name: bag["table"] for name, bag in summary["pools"].items() if bag["table"]}
+    width = summary["embedding_width"]
+    total = sum(size for name, size in summary["cardinality"].items() if name not in shared)
     print()
     unknown, missing = summary["unknown_share"], summary["missing_share"]
     columns = [
         [
             name,
             f"{size:,}",
-            human_bytes(size * width * 4),
+            f"as {shared[name]}" if name in shared else human_bytes(size * width * 4),
             f"{missing['train'][name]:.1%}",
             f"{unknown['train'][name]:.1%}",
             f"{unknown['valid'][name]:.1%}",
@@ -97,10 +99,34 @@ def show(summary: dict[str, Any]) -> None:
             ["column", "table rows", f"memory at {width}", "missing", "unknown train", "valid", "test"],
         )
     )
+    if summary["bags"]:
+        print("\n" + bags_table(summary))
     if summary["warnings"]:
         print()
     for warning in summary["warnings"]:
         print(f"warning: {warning['message']}")
+
+
+def bags_table(summary: dict[str, Any]) -> str:
+    """Columns of several values a row, on the training rows."""
+    rows = []
+    for name, found in summary["bags"]["train"].items():
+        held, bag = max(1, summary["rows"]["train"]), summary["pools"][name]
+        rows.append(
+            [
+                name,
+                bag["pool"],
+                bag["table"] or "its own",
+                f"{found['values'] / held:.2f}",
+                f"{found['empty_rows'] / held:.1%}",
+                f"{found['unknown'] / max(1, found['values']):.1%}",
+                f"{bag['length']}",
+                f"{found['cut']:,} of {found['cut_rows']:,} rows",
+            ]
+        )
+    return table(
+        rows, ["several values", "pooled", "table", "mean", "empty rows", "unknown", "at most", "values cut off"]
+    )
 
 
 def dense_table(columns: dict[str, Any]) -> str:

@@ -14,7 +14,8 @@ class Batch:
     """Rows of a prepared data set.
 
     dense: `[B, I]` float32, transformed. ids: `[B, F]` int64, each below its table's rows: never
-    floats, which are exact only up to 2^24. label: `[B]` float32, 0 or 1. weight: `[B]` float32, or None if all
+    floats, which are exact only up to 2^24. Where fields have several values, `[B, n_ids]` instead: see
+    `Schema.id_columns` and `data.bags`. label: `[B]` float32, 0 or 1. weight: `[B]` float32, or None if all
     rows count alike.
     """
 

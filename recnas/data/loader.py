@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from recnas.data.bags import PaddedIds
 from recnas.data.batch import Batch
 from recnas.data.prepared import PreparedData
 from recnas.data.rank_batch import filled, share_of
@@ -78,7 +79,8 @@ class BatchLoader:
         self.share = (rank, world) if split_batches else None
         self.device, self.prefetch = device, prefetch
         # Plain arrays over the maps: slicing the memmap subclass costs several microseconds each time.
-        self._arrays = tuple(np.asarray(data.array(split, name)) for name in data.arrays)
+        arrays: list[Any] = [data.array(split, name) for name in data.arrays]
+        self._arrays = tuple(one if isinstance(one, PaddedIds) else np.asarray(one) for one in arrays)
         self._epoch = 0
         self._batch = 0  # of this worker, within the epoch
 
@@ -140,7 +142,7 @@ class _ShuffledOrder:
     fill a block come at the end of the epoch.
     """
 
-    def __init__(self, arrays: tuple[np.ndarray, ...], rows: int, seed: int, epoch: int) -> None:
+    def __init__(self, arrays: tuple[np.ndarray | PaddedIds, ...], rows: int, seed: int, epoch: int) -> None:
         rng = stream(seed, "row-order", epoch)
         self.blocks = rng.permutation(rows // BLOCK_ROWS)
         # One permutation serves every pool of the epoch: their rows differ, so their mixtures do too.
@@ -152,7 +154,9 @@ class _ShuffledOrder:
         self.block_copies = [
             (_as_values(array[:whole], BLOCK_ROWS), _as_values(pool, BLOCK_ROWS))
             for array, pool in zip(arrays, self.pools)
+            if not isinstance(array, PaddedIds)
         ]
+        self.padded = [(array, pool) for array, pool in zip(arrays, self.pools) if isinstance(array, PaddedIds)]
         self.row_values = [_as_values(pool, 1) for pool in self.pools]
         self.number = -1
 
@@ -182,6 +186,10 @@ class _ShuffledOrder:
             if source is not None and target is not None and len(blocks):
                 # Blocks are known to be in range; `clip` only spares numpy a second copy.
                 source.take(blocks, out=target[: len(blocks)], mode="clip")
+        for ids, pool in self.padded:
+            for place, block in enumerate(blocks.tolist()):
+                into = pool[place * BLOCK_ROWS : (place + 1) * BLOCK_ROWS]
+                ids.read_into(block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS, into)
         if held < POOL_ROWS:
             for pool, tail in zip(self.pools, self.tails):
                 pool[held : held + len(tail)] = tail

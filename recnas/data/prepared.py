@@ -4,7 +4,8 @@ manifest.json   fingerprint, options, counts, checksums; present only when every
 schema.json     the model inputs
 vocab/          one Parquet file per sparse column
 train|valid|test/   dense.f32 [N, I], ids.i32 [N, F], label.i8 [N], row-major, memory-mapped; where rows have
-                    weights also weight.f32 [N]
+                    weights also weight.f32 [N]; of every bag NAME.values.i32 and NAME.ends.i64 (see `bags`), while ids
+                    are those of fields with one value
 train|valid|test.parquet   the same rows for other tools
 """
 
@@ -15,13 +16,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from recnas.data.bags import BagArray, PaddedIds, bag_files, pad_into
 from recnas.data.quality import DataWarning
 from recnas.data.remembered import check_files
-from recnas.data.schema import Schema
+from recnas.data.schema import Schema, SparseField
 from recnas.errors import DataError
 from recnas.files import read_json, sha256_file
 from recnas.runs.checks import has_check
@@ -77,9 +79,22 @@ def vocabulary_id(schema: Schema, digests: Mapping[str, str]) -> str:
 def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) -> np.ndarray:
     """One array of one split as a private memory map: reading costs no copy."""
     name, dtype = _FILES[array]
-    shape = {"dense": (rows, schema.n_dense), "ids": (rows, schema.n_sparse), "label": (rows,), "weight": (rows,)}[
+    shape = {"dense": (rows, schema.n_dense), "ids": (rows, schema.n_single), "label": (rows,), "weight": (rows,)}[
         array
     ]
+    return _mapped(folder, split, name, dtype, shape)
+
+
+def open_bag(folder: Path, split: str, field: SparseField, rows: int, values: int) -> BagArray:
+    """The bags of a field, memory-mapped."""
+    assert field.bag is not None
+    of_values, of_ends = bag_files(field.name)
+    ends = _mapped(folder, split, of_ends, "<i8", (rows,))
+    return BagArray(_mapped(folder, split, of_values, "<i4", (values,)), ends, field.bag.length)
+
+
+def _mapped(folder: Path, split: str, name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    rows, what = shape[0], "values" if name.endswith(".values.i32") else "rows"
     if 0 in shape:
         return np.zeros(shape, dtype=dtype)
     path = folder / split / name
@@ -90,7 +105,7 @@ def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) 
         raise DataError(f"{path} is missing.", f"Prepare the data again, or restore the folder {folder}.") from None
     if size != expected:
         raise DataError(
-            f"{path} has {size:,} bytes, but the manifest's {rows:,} rows need {expected:,}.",
+            f"{path} has {size:,} bytes, but the manifest's {rows:,} {what} need {expected:,}.",
             "The folder was changed after it was prepared. Prepare it again.",
         )
     # Copy-on-write: torch wants writable memory, and no write can reach the file.
@@ -98,17 +113,41 @@ def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) 
 
 
 def read_blocks(folder: Path, split: str, array: str, rows: int, schema: Schema, size: int) -> Iterator[np.ndarray]:
-    """The rows of one array, `size` at a time, by plain reads."""
+    """The rows of one array, `size` at a time, by plain reads; ids with the places of bags."""
     name, dtype = _FILES[array]
-    width = {"dense": schema.n_dense, "ids": schema.n_sparse}.get(array, 1)
+    width = {"dense": schema.n_dense, "ids": schema.n_single}.get(array, 1)
+    bags = [_read_bags(folder, split, field, rows, size) for field in schema.bags] if array == "ids" else []
     with open(folder / split / name, "rb") as file:
         for start in range(0, rows, size):
             count = min(size, rows - start)
-            data = file.read(count * width * np.dtype(dtype).itemsize)
-            if len(data) < count * width * np.dtype(dtype).itemsize:
-                raise DataError(f"{file.name} ends too early.", f"Start over: rm -r {folder}")
-            block = np.frombuffer(data, dtype=dtype)
-            yield block.reshape(count, width) if array in ("dense", "ids") else block
+            block = _read_exactly(file, folder, dtype, count * width)
+            if array not in ("dense", "ids"):
+                yield block
+                continue
+            whole = block.reshape(count, width)
+            yield np.concatenate([whole, *(next(bag) for bag in bags)], axis=1) if bags else whole
+
+
+def _read_bags(folder: Path, split: str, field: SparseField, rows: int, size: int) -> Iterator[np.ndarray]:
+    assert field.bag is not None
+    of_values, of_ends = bag_files(field.name)
+    before = 0
+    with open(folder / split / of_values, "rb") as values, open(folder / split / of_ends, "rb") as ends:
+        for start in range(0, rows, size):
+            end = _read_exactly(ends, folder, "<i8", min(size, rows - start))
+            places = np.empty((len(end), field.bag.length), dtype=np.int32)
+            held = _read_exactly(values, folder, "<i4", int(end[-1]) - before)
+            pad_into(places, held, np.diff(end, prepend=before))
+            before = int(end[-1])
+            yield places
+
+
+def _read_exactly(file: IO[bytes], folder: Path, dtype: str, count: int) -> np.ndarray:
+    size = count * np.dtype(dtype).itemsize
+    data = file.read(size)
+    if len(data) < size:
+        raise DataError(f"{file.name} ends too early.", f"Start over: rm -r {folder}")
+    return np.frombuffer(data, dtype=dtype)
 
 
 class PreparedData:
@@ -172,7 +211,7 @@ class PreparedData:
             return self.manifest["vocabulary"]
         from recnas.data.prepare.vocab_files import vocabulary_digest  # of a version that did not write it down
 
-        files = {field.name: self.path / "vocab" / f"{field.name}.parquet" for field in self.schema.sparse}
+        files = {f.name: self.path / "vocab" / f"{f.name}.parquet" for f in self.schema.sparse if f.own_rows}
         return vocabulary_id(self.schema, {name: vocabulary_digest(file) for name, file in files.items()})
 
     @property
@@ -213,10 +252,26 @@ class PreparedData:
         return ("dense", "ids", "label", "weight") if self.weighted else ("dense", "ids", "label")
 
     def array(self, split: str, array: str) -> np.ndarray:
-        """`dense`, `ids`, `label` or, where rows have one, `weight` of `train`, `valid` or `test`."""
+        """`dense`, `ids`, `label` or, where rows have one, `weight` of `train`, `valid` or `test`.
+
+        Where rows have bags, ids are padded as they are read (`bags.PaddedIds`).
+        """
         found = open_array(self.path, split, array, self.rows(split), self.schema)
         if found.size:
             self.check_file(f"{split}/{_FILES[array][0]}")
+        if array == "ids" and self.schema.bags:
+            return PaddedIds(np.asarray(found), self.bags(split))  # type: ignore[return-value]  # it reads like one
+        return found
+
+    def bags(self, split: str) -> list[BagArray]:
+        """The fields with several values a row, in order."""
+        found, rows = [], self.rows(split)
+        for field in self.schema.bags:
+            values = int(self.manifest["bags"][split][field.name]["values"])
+            if rows:
+                for name in bag_files(field.name):
+                    self.check_file(f"{split}/{name}")
+            found.append(open_bag(self.path, split, field, rows, values))
         return found
 
     def batches(
@@ -225,7 +280,7 @@ class PreparedData:
         """One pass over a split; the order of a shuffled one depends on seed and epoch alone.
 
         for batch in data.batches("train", 512, shuffle=True):
-            batch.dense, batch.ids, batch.label      # [B, I] float32, [B, F] int64, [B] float32
+            batch.dense, batch.ids, batch.label      # [B, I] float32, [B, F] int64 (more with bags), [B] float32
         """
         from recnas.data.loader import BatchLoader
 
@@ -300,6 +355,8 @@ class PreparedData:
                 split: {name: count / cells[split] for name, count in columns.items()}
                 for split, columns in manifest["missing"].items()
             },
+            "bags": manifest.get("bags"),
+            "pools": {field.name: asdict(field.bag) for field in self.schema.sparse if field.bag},
             "warnings": [warning.to_dict() for warning in self.warnings],
             "embedding_width": width,
             "embedding_bytes": self.schema.embedding_bytes(width),

@@ -61,7 +61,8 @@ def data_tables(runs: Sequence[Run]) -> tuple[Table, Table]:
     ]
     second: list[Row] = []
     for name, rows in summary["cardinality"].items():
-        row: Row = {"column": name, "rows": rows, "bytes": min(rows, limit) * width * 4}
+        own = 0 if (summary["pools"].get(name) or {}).get("table") else rows  # a shared table counts once
+        row: Row = {"column": name, "rows": rows, "bytes": min(own, limit) * width * 4}
         for split, by_column in summary["unknown_share"].items():
             row[f"unknown_{split}"] = by_column.get(name)
         for split, by_column in summary["missing_share"].items():
@@ -103,7 +104,9 @@ def _from_schema(run: Run, columns: tuple[Column, ...], why: str) -> Table:
     for path in (run.path / WINNER_FOLDER / SCHEMA, run.path / SCHEMA):
         if path.exists():
             schema = Schema.from_dict(read_json(path))
-            rows = [{"column": f.name, "rows": f.rows, "bytes": min(f.rows, limit) * width * 4} for f in schema.sparse]
+            rows = [
+                {"column": f.name, "rows": f.rows, "bytes": min(f.own_rows, limit) * width * 4} for f in schema.sparse
+            ]
             return Table("data_columns", "Embedding tables", columns, rows, why + _memory_note(width, rows))
     return Table("data_columns", "Embedding tables", columns, [], why + "cardinalities are not known.")
 

@@ -31,7 +31,7 @@ from recnas.data.raw.serving import TRANSFORMS, whole_records
 from recnas.data.raw.sources import text_blocks
 from recnas.data.raw.values import DERIVATIONS
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField
-from recnas.serve.computed_inputs import recompute
+from recnas.serve.computed_inputs import Row, recompute
 
 ROWS = 64  # of each kind
 _LOOKED_AT = 20_000  # rows of a split, or of the raw file's first block, to choose from
@@ -85,7 +85,7 @@ def rebuilt_rows(data: PreparedData) -> tuple[RawRows, RawRows | None]:
     texts = _texts(data, [column for column in inputs if not column.is_dense], ids[chosen])
     rows, kept = [], []
     for number in chosen:
-        cells = _cells(data, inputs, texts, dense[number], ids[number])
+        cells = _cells(data, inputs, texts, dense[number], ids[number], recipe.format == "parquet")
         if cells is not None:
             rows.append(cells)
             kept.append(number)
@@ -131,14 +131,18 @@ Texts = dict[str, dict[int, str | None]]  # column -> id -> a text that has this
 def _texts(data: PreparedData, sparse: list[InputColumn], ids: np.ndarray) -> Texts:
     """Texts of the ids that occur. A column's vocabulary is read once."""
     found: Texts = {}
-    for place, column in enumerate(sparse):
+    for column in sparse:
         if not column.has_vocabulary:
             continue
+        # Of all columns that share them.
+        places = [p for n, c in enumerate(sparse) if c.table == column.name for p in data.schema.id_columns(n)]
         values = pq.read_table(vocabulary_file(data, column.name), columns=["value"]).column("value")
-        wanted = sorted({int(i) for i in ids[:, place]} - {UNKNOWN_ID, MISSING_ID})
+        wanted = sorted({int(i) for i in ids[:, places].ravel()} - {UNKNOWN_ID, MISSING_ID})
         texts: dict[int, str | None] = {i: values[i - FIRST_VALUE_ID].as_py() for i in wanted}
         texts[MISSING_ID] = None
-        tried = [text for n in _TRIED if (text := _made_up(column, n)) not in column.missing]
+        sharing = [one for one in sparse if one.table == column.name]
+        tried = [_made_up(column, n, sharing) for n in _TRIED]
+        tried = [text for text in tried if not any(text in one.missing for one in sharing)]
         unknown = pc.filter(pa.array(tried), pc.invert(pc.is_in(pa.array(tried), value_set=values)))
         if len(unknown):
             texts[UNKNOWN_ID] = unknown[0].as_py()
@@ -146,24 +150,40 @@ def _texts(data: PreparedData, sparse: list[InputColumn], ids: np.ndarray) -> Te
     return found
 
 
-def _made_up(column: InputColumn, number: int) -> str:
+def _made_up(column: InputColumn, number: int, sharing: Iterable[InputColumn] = ()) -> str:
     if column.derivation is not None:
         return str(number)  # an hour or a weekday that training did not have
-    return f"{number:08x}" if column.kind == "hex" else str(number) if column.kind == "int" else f"never seen {number}"
+    if column.kind != "string":
+        return f"{number:08x}" if column.kind == "hex" else str(number)
+    text = f"never seen {number}"
+    for one in (column, *sharing):
+        if one.several is not None:
+            text = text.replace(one.several.separator, "")
+    return text
 
 
 def _cells(
-    data: PreparedData, inputs: list[InputColumn], texts: Texts, dense: np.ndarray, ids: np.ndarray
-) -> dict[str, str | None] | None:
+    data: PreparedData, inputs: list[InputColumn], texts: Texts, dense: np.ndarray, ids: np.ndarray, parquet: bool
+) -> Row | None:
     """Raw cells of an encoded row, or None if no raw row gives it any more."""
-    row: dict[str, str | None] = {}
+    row: Row = {}
     times: dict[tuple[str, Clock | None], dict[str, str | None]] = {}  # source -> derivation -> what it must give
     numbers = dict(zip((field.name for field in data.schema.dense), zip(data.schema.dense, dense.tolist())))
     sparse = [column for column in inputs if not column.is_dense]
     for column in inputs:
         if column.is_dense and column.transform != "indicator":
             row[column.source] = _number(*numbers[column.name])
-    for column, i in zip(sparse, ids.tolist()):
+    by_name = {column.name: column for column in sparse}
+    for place, column in enumerate(sparse):
+        own = ids[data.schema.id_columns(place)]
+        if column.several is not None:
+            values = _values_of(column, by_name[column.table], texts, own[own != MISSING_ID].tolist())
+            if values is None:
+                return None
+            joined = column.several.separator.join(values)
+            row[column.source] = values if parquet else joined
+            continue
+        i = int(own[0])
         if column.kind == "bucket":
             continue
         if column.hash is not None:  # what a value was cannot be told from its hash
@@ -185,6 +205,14 @@ def _cells(
         if row[source] is None:
             return None
     return row
+
+
+def _values_of(column: InputColumn, owner: InputColumn, texts: Texts, ids: list[int]) -> list[str] | None:
+    """Texts of the values of a bag, or None if one of the ids has none."""
+    if owner.hash is not None:
+        return [_made_up(column, i) for i in ids]
+    found = [texts[owner.name].get(i) for i in ids]
+    return None if None in found else [text for text in found if text is not None]
 
 
 def _time_of(clock: Clock | None, wanted: dict[str, str | None]) -> str | None:
@@ -213,7 +241,7 @@ def _number(field: DenseField, value: float) -> str | None:
     return repr(TRANSFORMS[field.transform].undo(value))
 
 
-def _line(recipe: Recipe, columns: list[str], row: dict[str, str | None], labelled: bool) -> str:
+def _line(recipe: Recipe, columns: list[str], row: Row, labelled: bool) -> str:
     unread = [recipe.label.column, *([recipe.weight.column] if recipe.weight is not None else [])]
     cells = [row.get(name) or "" for name in columns if labelled or name not in unread or name in row]
     line = _joined(recipe, cells)

@@ -39,7 +39,7 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Part:
-    """What is permuted at once: one column, or a group. dense, sparse: places among the model's inputs."""
+    """What is permuted at once: one column, or a group. dense, sparse: places among the model's numbers and ids."""
 
     name: str
     kind: str  # dense, sparse or group
@@ -91,7 +91,7 @@ def column_parts(schema: Schema, groups: Mapping[str, Sequence[str]]) -> list[Pa
             kind,
             tuple(columns),
             tuple(dense[column] for column in columns if column in dense),
-            tuple(sparse[column] for column in columns if column in sparse),
+            tuple(place for column in columns if column in sparse for place in schema.id_columns(sparse[column])),
         )
 
     known = list(dict.fromkeys([*dense, *sparse]))
@@ -117,7 +117,8 @@ class ScoredRows:
 
     def __init__(self, data: PreparedData, split: str, index: np.ndarray) -> None:
         self.split, self.index, self.of = split, index, data.rows(split)
-        self.dense, self.ids = (np.asarray(data.array(split, name)) for name in ("dense", "ids"))
+        self.dense, ids = np.asarray(data.array(split, "dense")), data.array(split, "ids")
+        self.ids = ids if data.schema.bags else np.asarray(ids)  # bags are read where they are needed
         self.label = np.asarray(data.array(split, "label"))[index]
         self.weight = np.asarray(data.array(split, "weight"))[index] if data.weighted else None
         if self.weight is not None and not self.weight.any():

@@ -46,7 +46,7 @@ def describe(
 ) -> dict[str, Any]:
     """The content of model.json; `int8` is what its tables of 8-bit numbers cost, if it has such."""
     inputs = describe_inputs(data)
-    for column, rows in zip(inputs["sparse"], model.tables.row_map.rows):
+    for column, rows in zip(inputs["sparse"], model.tables.row_map.field_rows):
         column["table_rows"] = rows
     return {
         "format": FORMAT,
@@ -54,7 +54,7 @@ def describe(
             "file": program.name,
             "inputs": {
                 "dense": {"type": "float32", "shape": ["batch", model.schema.n_dense]},
-                "ids": {"type": "int64", "shape": ["batch", model.schema.n_sparse]},
+                "ids": {"type": "int64", "shape": ["batch", model.schema.n_ids]},
             },
             "output": {"probability": {"type": "float32", "shape": ["batch"]}},
             "check": check,
@@ -91,7 +91,10 @@ def describe_inputs(data: PreparedData) -> dict[str, Any]:
             **({"weight": recipe.weight.column} if recipe.weight is not None else {}),  # which no model reads
         },
         "dense": [_dense(column, field) for column, field in zip(dense, data.schema.dense)],
-        "sparse": [_sparse(column, field) for column, field in zip(sparse, data.schema.sparse)],
+        "sparse": [
+            _sparse(column, field, next(one for one in sparse if one.name == column.table))
+            for column, field in zip(sparse, data.schema.sparse)
+        ],
         "ids": {"unknown": UNKNOWN_ID, "missing": MISSING_ID, "first_value": FIRST_VALUE_ID},
     }
 
@@ -109,7 +112,8 @@ def _dense(column: InputColumn, field: DenseField) -> dict[str, Any]:
     }
 
 
-def _sparse(column: InputColumn, field: SparseField) -> dict[str, Any]:
+def _sparse(column: InputColumn, field: SparseField, owner: InputColumn) -> dict[str, Any]:
+    """`owner`: the column whose ids its values have, mostly itself."""
     return {
         "name": column.name,
         # A joined column is looked up by whoever serves, and given under its own name.
@@ -121,15 +125,23 @@ def _sparse(column: InputColumn, field: SparseField) -> dict[str, Any]:
         "derive": column.derivation,
         **({} if column.clock is None else {"time": column.clock.model_dump()}),
         # Hashes and buckets need none.
-        "vocabulary": f"vocab/{column.name}.json" if column.has_vocabulary else None,
+        "vocabulary": f"vocab/{owner.name}.json" if owner.has_vocabulary else None,
         **({"edges": list(field.edges)} if column.has_edges else {}),
-        **({} if column.hash is None else {"hash": _hash(column)}),
+        **({} if owner.hash is None else {"hash": _hash(owner)}),
+        **({} if column.several is None else {"several": _several(column)}),
         "ids": field.rows,
     }
 
 
 def _hash(column: InputColumn) -> dict[str, Any]:
     return {"rows": column.hash, "seed": column.hash_seed, "number": column.hash_number}
+
+
+def _several(column: InputColumn) -> dict[str, Any]:
+    """How a cell is cut; its ids are the next `length` of a row."""
+    rule = column.several
+    assert rule is not None
+    return {"separator": rule.separator, "length": rule.max_values, "keep": rule.keep, "pool": rule.pool}
 
 
 def _fold(model: TrainedModel) -> dict[str, Any]:

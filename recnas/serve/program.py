@@ -3,7 +3,7 @@
     pt2    torch.export, loaded with torch.export.load: needs torch only
     onnx   ONNX, for onnxruntime and what else reads it; needs the packages of the extra `export`
 
-Both take `dense [B, I]` float32 and `ids [B, F]` int64 for any B, and give `probability [B]`.
+Both take `dense [B, I]` float32 and `ids [B, F]` int64 (with columns of several values: `[B, n_ids]`, padded) for any B, and give `probability [B]`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def write_program(model: TrainedModel, to: str, folder: Path, int8: bool = False
     # Made-up rows: a pt2 file keeps them as its example inputs.
     inputs = (
         torch.zeros(_TRACED_ROWS, model.schema.n_dense),
-        torch.zeros(_TRACED_ROWS, model.schema.n_sparse, dtype=torch.int64),
+        torch.zeros(_TRACED_ROWS, model.schema.n_ids, dtype=torch.int64),
     )
     scorer(*inputs)  # fills caches of index tensors with real ones, before tracing could with placeholders
     batch = torch.export.Dim("batch", min=1)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from recnas.data.schema import Schema
 from recnas.errors import RunError
 from recnas.model.embeddings import FieldColumns, NarrowReader, RowMap, TableReader
+from recnas.model.embeddings.attention import stored_name
 from recnas.train.checkpoint import Checkpoint, load_latest
 from recnas.train.settings import TrainSettings
 
@@ -48,7 +49,7 @@ def fill_tables(
     """
     options = settings.embeddings
 
-    def stacked(schema: Schema, width: int) -> tuple[Tensor, RowMap]:
+    def stacked(schema: Schema, width: int) -> tuple[list[Tensor], RowMap]:
         row_map = RowMap(schema, options.cap, options.hash_rows, device)
         for name, rows in zip(row_map.names, row_map.rows):  # before so much memory is asked for
             table = tensors.get(f"embeddings/weights/{name}")
@@ -62,16 +63,22 @@ def fill_tables(
         stack = torch.empty((row_map.total, width), device=device)
         for name, start, rows in zip(row_map.names, row_map.starts, row_map.rows):
             stack[start : start + rows].copy_(tensors[f"embeddings/weights/{name}"][:, :width])
-        return stack, row_map
+        attention = [
+            tensors[f"embeddings/weights/{stored_name(row_map.columns[bag.columns.start])}"].to(device)
+            for bag in row_map.attentive
+        ]
+        return [stack, *attention], row_map
 
     if layout is None:
-        return TableReader(*stacked(schema, options.width))
+        (stack, *attention), row_map = stacked(schema, options.width)
+        return TableReader(stack, row_map, attention)
+    layout = replace(layout, columns=schema.table_columns(layout.columns))
     parts = [
         stacked(replace(schema, sparse=tuple(schema.sparse[field] for field in group.fields)), group.columns)
         for group in layout.groups
     ]
     row_map = RowMap(schema, options.cap, options.hash_rows, device)
-    return NarrowReader([stack for stack, _ in parts], [own for _, own in parts], layout, row_map)
+    return NarrowReader([one for stacks, _ in parts for one in stacks], [own for _, own in parts], layout, row_map)
 
 
 def whole_checkpoint(folder: Path, made_from: dict[str, Any]) -> Checkpoint:

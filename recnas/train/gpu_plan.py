@@ -138,7 +138,7 @@ def plan(
         )
     limit = train.embeddings.cap or train.embeddings.hash_rows
     case = _Case(
-        rows={field.name: min(field.rows, limit or field.rows) for field in schema.sparse},
+        rows={field.name: min(field.rows, limit or field.rows) for field in schema.sparse if field.own_rows},
         width=train.embeddings.width,
         optimizer=train.embeddings.optimizer,
         devices=devices,

@@ -35,7 +35,7 @@ class WarmStart:
             if saved is None or saved.shape != mine.shape:
                 raise self._other(name, mine, saved)
             mine.copy_(saved)
-        for name, table in embeddings.weights.items():
+        for name, table in embeddings.state_dict()["weights"].items():
             saved = self.tensors.get(f"embeddings/weights/{name}")
             if saved is None or saved.shape[1] != table.shape[1] or len(saved) > len(table):
                 raise self._other(f"the table of {name}", table, saved)

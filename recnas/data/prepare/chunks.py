@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile, write_arrays
+from recnas.data.prepare.bag_files import bag_arrays
 from recnas.data.raw.joins import Side
 from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, rows_of_batch
@@ -94,6 +95,7 @@ class ChunkWriter:
             arrays[f"key:{name}"] = keys
         for name, mask in chunk.missing.items():
             arrays[f"missing:{name}"] = np.packbits(mask)
+        arrays |= bag_arrays(chunk.bags)
         for name, strings in chunk.strings.items():
             arrays[f"unique:{name}"] = strings.unique_keys
             arrays[f"lengths:{name}"] = np.array([len(cell) for cell in strings.unique_bytes], dtype=np.int32)

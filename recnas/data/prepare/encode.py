@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from recnas.data.bags import bag_files
 from recnas.data.prepare.arrayfile import ArrayFile, crc32
+from recnas.data.prepare.bag_files import EncodedBag, ValuePlaces, encoded_bag, keys_of_bag, value_places
 from recnas.data.prepare.split import LEFT_OUT, SPLITS, TRAIN, rows_per_split
 from recnas.data.raw.id_table import Ids
 from recnas.data.raw.inputs import dense_inputs, id_inputs
@@ -27,10 +29,15 @@ from recnas.data.schema import MISSING_ID, UNKNOWN_ID, DenseField
 from recnas.runs.ledger import line_of, read_chain
 
 
-def array_files(weighted: bool) -> dict[str, str]:
+def array_files(weighted: bool, bags: Iterable[str] = ()) -> dict[str, str]:
     """The arrays of a split and the files they are in."""
     files = {"dense": "dense.f32", "ids": "ids.i32", "label": "label.i8"}
-    return files | {"weight": "weight.f32"} if weighted else files
+    if weighted:
+        files["weight"] = "weight.f32"
+    for name in bags:
+        for file in bag_files(name):
+            files[file] = file
+    return files
 
 
 @dataclass(frozen=True)
@@ -39,15 +46,27 @@ class SplitFiles:
 
     folder: Path
     handles: tuple[dict[str, int], ...]
+    weighted: bool = False
 
     @classmethod
-    def allocate(cls, folder: Path, rows: list[int], n_dense: int, n_sparse: int, weighted: bool = False) -> SplitFiles:
+    def allocate(
+        cls,
+        folder: Path,
+        rows: list[int],
+        n_dense: int,
+        n_single: int,
+        weighted: bool = False,
+        values: ValuePlaces | None = None,  # of the bags, how many there are
+    ) -> SplitFiles:
         handles = []
-        for split, count in zip(SPLITS, rows):
+        for s, (split, count) in enumerate(zip(SPLITS, rows)):
             (folder / split).mkdir(parents=True, exist_ok=True)
-            sizes = {"dense": 4 * n_dense * count, "ids": 4 * n_sparse * count, "label": count, "weight": 4 * count}
+            sizes = {"dense": 4 * n_dense * count, "ids": 4 * n_single * count, "label": count, "weight": 4 * count}
+            bags = values[s] if values is not None else {}
+            for bag, held in bags.items():
+                sizes |= dict(zip(bag_files(bag), (4 * held, 8 * count)))
             opened = {}
-            for array, name in array_files(weighted).items():
+            for array, name in array_files(weighted, bags).items():
                 handle = os.open(folder / split / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
                 os.ftruncate(handle, sizes[array])
                 if sizes[array]:
@@ -55,11 +74,7 @@ class SplitFiles:
                     os.posix_fallocate(handle, 0, sizes[array])
                 opened[array] = handle
             handles.append(opened)
-        return cls(folder, tuple(handles))
-
-    @property
-    def weighted(self) -> bool:
-        return "weight" in self.handles[0]
+        return cls(folder, tuple(handles), weighted)
 
     def close(self) -> None:
         for opened in self.handles:
@@ -69,20 +84,28 @@ class SplitFiles:
 
 
 class Encoder:
-    """Encodes chunks; `tables` maps each sparse column to its ids."""
+    """Encodes chunks; `tables` maps each sparse column to its ids, `bags` of them each column of several values."""
 
     def __init__(
-        self, files: SplitFiles, dense: tuple[DenseField, ...], tables: dict[str, Ids], negatives: float | None = None
+        self,
+        files: SplitFiles,
+        dense: tuple[DenseField, ...],
+        tables: dict[str, Ids],
+        negatives: float | None = None,
+        bags: dict[str, Ids] | None = None,
     ) -> None:
         self.files = files
         self.dense = dense
         self.tables = tables
         self.negatives = negatives  # share of the training rows without a click that were kept
+        self.bags = bags or {}
 
-    def encode(self, chunk: ArrayFile, split: np.ndarray, offsets: list[int]) -> dict[str, Any]:
+    def encode(
+        self, chunk: ArrayFile, split: np.ndarray, offsets: list[int], values: ValuePlaces | None = None
+    ) -> dict[str, Any]:
         """Write one chunk's rows at `offsets` (first row per split) and return its journal entry.
 
-        A `split` shorter than the chunk leaves the chunk's last rows out (--limit).
+        A `split` shorter than the chunk leaves the chunk's last rows out (--limit). `values`: where those of bags begin.
         """
         n = len(split)
         label = chunk.read("label")[:n].view(np.int8)
@@ -98,11 +121,22 @@ class Encoder:
         arrays: dict[str, np.ndarray] = {"dense": dense[order], "ids": ids[order], "label": label[order]}
         if self.files.weighted:
             arrays["weight"] = self._weights(chunk, label, split)[order]
+        bags = {name: encoded_bag(chunk, name, table, order) for name, table in self.bags.items()}
         parts: list[dict[str, Any]] = []
         start = 0
         for s, count in enumerate(counts):
             part: dict[str, np.ndarray] = {name: array[start : start + count] for name, array in arrays.items()}
-            parts.append({"crc": self._write(s, int(offsets[s]), part), **_facts(part)})
+            entry = {"crc": self._write(s, int(offsets[s]), part), **_facts(part)}
+            for name, bag in bags.items():
+                own = bag.part(start, start + count)
+                begin = values[s][name] if values is not None else 0
+                entry["crc"] += self._write_bag(s, int(offsets[s]), begin, name, own)
+                facts = own.facts()
+                entry["unknown"].append(facts.pop("unknown_rows"))
+                entry["missing"].append(facts["empty_rows"])
+                entry["largest"].append(facts.pop("largest"))
+                entry.setdefault("bags", {})[name] = facts
+            parts.append(entry)
             start += count
         return {"rows": counts, "splits": parts}
 
@@ -117,23 +151,36 @@ class Encoder:
     def _write(self, split: int, first_row: int, part: dict[str, np.ndarray]) -> list[int]:
         crc = []
         for name, rows in part.items():
-            flat = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
             width = rows.shape[1] * rows.itemsize if rows.ndim == 2 else rows.itemsize
-            position = first_row * width
-            view = memoryview(flat)  # type: ignore[arg-type]
-            while len(view):
-                written = os.pwrite(self.files.handles[split][name], view, position)
-                view, position = view[written:], position + written
-            crc.append(crc32(rows))
+            crc.append(self._put(split, name, first_row * width, rows))
         return crc
 
-    def is_written(self, entry: dict[str, Any], offsets: list[int]) -> bool:
+    def _write_bag(self, split: int, first_row: int, first_value: int, name: str, bag: EncodedBag) -> list[int]:
+        values, ends = bag_files(name)
+        return [
+            self._put(split, values, first_value * bag.values.itemsize, bag.values),
+            self._put(split, ends, first_row * 8, first_value + np.cumsum(bag.counts, dtype=np.int64)),
+        ]
+
+    def _put(self, split: int, name: str, position: int, rows: np.ndarray) -> int:
+        """Write an array at a place of its file; its checksum."""
+        view = memoryview(np.ascontiguousarray(rows).reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+        while len(view):
+            written = os.pwrite(self.files.handles[split][name], view, position)
+            view, position = view[written:], position + written
+        return crc32(rows)
+
+    def is_written(self, entry: dict[str, Any], offsets: list[int], values: ValuePlaces | None = None) -> bool:
         """Whether an earlier attempt's rows of this chunk are in the files, byte for byte."""
         for s, facts in enumerate(entry["splits"]):
             count = entry["rows"][s]
-            for (name, width), crc in zip(self._widths().items(), facts["crc"]):
-                data = os.pread(self.files.handles[s][name], count * width, offsets[s] * width)
-                if zlib.crc32(data) != crc:
+            spans = [(name, offsets[s] * width, count * width) for name, width in self._widths().items()]
+            for bag, found in facts.get("bags", {}).items():
+                begin = values[s][bag] if values is not None else 0
+                of_values, of_ends = bag_files(bag)
+                spans += [(of_values, 4 * begin, 4 * found["values"]), (of_ends, 8 * offsets[s], 8 * count)]
+            for (name, place, size), crc in zip(spans, facts["crc"], strict=True):
+                if zlib.crc32(os.pread(self.files.handles[s][name], size, place)) != crc:
                     return False
         return True
 
@@ -165,6 +212,8 @@ def read_missing(chunk: ArrayFile, name: str, rows: int) -> np.ndarray | None:
 
 def keys_to_count(chunk: ArrayFile, name: str, split: np.ndarray, every_split: bool) -> np.ndarray:
     """The keys of one column that the vocabulary is made of: training rows (or all), missing cells left out."""
+    if f"counts:{name}" in chunk:
+        return keys_of_bag(chunk, name, split, every_split)
     keys = chunk.read(f"key:{name}")
     missing = read_missing(chunk, name, len(keys))
     keys = keys[: len(split)]
@@ -200,10 +249,10 @@ def encode_chunks(
     on_rows: Callable[[int], None],
 ) -> list[dict[str, Any]]:
     """Encode every chunk not yet in the journal; returns the entries in chunk order."""
-    offsets = _offsets(splits)
+    offsets, values = _offsets(splits), value_places(chunks, splits, list(encoder.bags))
     entries: dict[int, dict[str, Any]] = {}
     for number, entry in _read_journal(journal).items():
-        if number < len(chunks) and encoder.is_written(entry, offsets[number]):
+        if number < len(chunks) and encoder.is_written(entry, offsets[number], values[number]):
             entries[number] = entry
             on_rows(len(splits[number]))
     todo = [number for number in range(len(chunks)) if number not in entries]
@@ -219,7 +268,7 @@ def encode_chunks(
         # Written anew, without a line that a crash cut short or rows that did not verify.
         for number, entry in entries.items():
             note(number, entry)
-        results = pool.map(lambda k: encoder.encode(chunks[k], splits[k], offsets[k]), todo)
+        results = pool.map(lambda k: encoder.encode(chunks[k], splits[k], offsets[k], values[k]), todo)
         for number, entry in zip(todo, results):
             entries[number] = entry
             note(number, entry)

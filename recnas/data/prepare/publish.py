@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from recnas.data.bags import unpadded
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import bad_lines, count_rejects
 from recnas.data.prepare.encode import array_files
@@ -79,7 +80,8 @@ class Finisher:
             vocabulary = {
                 field.name: pool.submit(vocabulary_digest, self.done / "vocab" / f"{field.name}.parquet")
                 for field in self.schema.sparse
-                if (self.done / "vocab" / f"{field.name}.parquet").exists()  # not of hashes and buckets
+                if field.table == field.name
+                and (self.done / "vocab" / f"{field.name}.parquet").exists()  # not of hashes and buckets
             }
             checks = {name: pool.submit(sha256_file, self.done / name) for name in self._array_files()}
             for future in exchange:
@@ -124,7 +126,11 @@ class Finisher:
         self.progress.end()
 
     def _array_files(self) -> list[str]:
-        return [f"{split}/{name}" for split in SPLITS for name in array_files(self.weighted).values()]
+        return [f"{split}/{name}" for split in SPLITS for name in array_files(self.weighted, self._bags).values()]
+
+    @property
+    def _bags(self) -> list[str]:
+        return [field.name for field in self.schema.bags]
 
     def _fingerprint(self, checksums: dict[str, str], vocabulary: dict[str, str]) -> str:
         """Of what a model sees: the arrays, the schema, and the values behind the ids."""
@@ -148,6 +154,20 @@ class Finisher:
             "cardinality": {column.name: column.rows for column in self.schema.sparse},
             "unknown": {split: dict(zip(names, total(s, "unknown"))) for s, split in enumerate(SPLITS)},
             "missing": {split: dict(zip(names, total(s, "missing"))) for s, split in enumerate(SPLITS)},
+            **({"bags": self._bag_facts(entries)} if self._bags else {}),
+        }
+
+    def _bag_facts(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
+        """Of every split and bag: values, unknown ones, those cut off and the rows they were cut off, rows without any."""
+        return {
+            split: {
+                name: {
+                    what: sum(entry["splits"][s]["bags"][name][what] for entry in entries)
+                    for what in ("values", "unknown", "cut", "cut_rows", "empty_rows")
+                }
+                for name in self._bags
+            }
+            for s, split in enumerate(SPLITS)
         }
 
     def _weights(self, rows: list[int]) -> dict[str, Any]:
@@ -195,7 +215,7 @@ class Finisher:
         weight = [("row_weight" if "weight" in inputs else "weight", pa.float32())] if self.weighted else []
         fields = [("label", pa.int8()), *weight]
         fields += [(column.name, pa.float32()) for column in self.schema.dense]
-        fields += [(column.name, pa.int32()) for column in self.schema.sparse]
+        fields += [(column.name, pa.list_(pa.int32()) if column.bag else pa.int32()) for column in self.schema.sparse]
         schema = pa.schema(fields)
         # Read, not mapped: the pages of a map would count as this process's memory.
         arrays = ("label", "dense", "ids", *(("weight",) if weight else ()))
@@ -208,8 +228,18 @@ class Finisher:
             write_statistics=False,
         ) as writer:
             for label, dense, ids, *weights in zip(*blocks):
-                columns = [label, *weights, *np.ascontiguousarray(dense.T), *np.ascontiguousarray(ids.T)]
-                writer.write_table(pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema))
+                single = ids[:, : self.schema.n_single]
+                columns = [label, *weights, *np.ascontiguousarray(dense.T), *np.ascontiguousarray(single.T)]
+                arrays_of = [pa.array(column) for column in columns]
+                for number in range(self.schema.n_single, self.schema.n_sparse):
+                    arrays_of.append(_lists(ids[:, self.schema.id_columns(number)]))
+                writer.write_table(pa.Table.from_arrays(arrays_of, schema=schema))
+
+
+def _lists(places: np.ndarray) -> pa.Array:
+    """The values of a bag, of places in a batch."""
+    values, counts = unpadded(places)
+    return pa.ListArray.from_arrays(pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32()), pa.array(values))
 
 
 def write_rejects(folder: Path, sources: list[Source], chunks: list[ArrayFile], header: bool, rows_in: int) -> None:

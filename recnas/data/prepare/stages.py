@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile
+from recnas.data.prepare.bag_files import value_places
 from recnas.data.prepare.chunks import ChunkWriter, bad_lines, count_rejects, write_chunks
 from recnas.data.prepare.edges import Edges, fit_edges
 from recnas.data.prepare.encode import (
@@ -225,28 +226,51 @@ class Preparation:
         everything = self.options.vocab_scope == "all"
         total = sum(len(split) if everything else int((split == TRAIN).sum()) for split in splits)
         budget = self.memory // 4 // self.threads
+        counting = {column.name: total for column in sparse}
+        for bag in (column for column in self.inputs if column.several and column.table in counting):
+            assert bag.several is not None
+            values = value_places(chunks, splits, [bag.name])[-1]
+            counting[bag.table] += sum(places[bag.name] for places in values)
         (self.work / "done" / "vocab").mkdir(parents=True, exist_ok=True)
 
         def one(column: InputColumn) -> IdTable:
             def pieces() -> Iterator[np.ndarray]:
                 for chunk, split in zip(chunks, splits):
-                    yield keys_to_count(chunk, column.name, split, everything)
+                    for name in self._with_table(column):
+                        yield keys_to_count(chunk, name, split, everything)
 
             if not self._counts:
                 return self._as_before(column)
-            return IdTable(self._keep(column, *count_keys(pieces, total, budget), chunks))
+            return IdTable(self._keep(column, *count_keys(pieces, counting[column.name], budget), chunks))
 
         counted = {}
         with ThreadPoolExecutor(self.threads, thread_name_prefix="count") as pool:
             for column, table in zip(sparse, pool.map(one, sparse)):
                 counted[column.name] = table
                 self.progress.advance(1)
-        tables = {
+        tables: dict[str, Ids] = {
             column.name: computed_table(column, edges.get(column.name, ())) or counted[column.name]
             for column in self.inputs
-            if not column.is_dense
+            if not column.is_dense and column.table == column.name
         }
-        return tables, tuple(SparseField(name, table.rows, edges.get(name, ())) for name, table in tables.items())
+        tables = {column.name: tables[column.table] for column in self.inputs if not column.is_dense}
+        rows = {name: table.rows for name, table in tables.items()}
+        return tables, self._sparse_fields(rows, edges)
+
+    def _sparse_fields(self, rows: dict[str, int], edges: Edges) -> tuple[SparseField, ...]:
+        return tuple(
+            SparseField(column.name, rows[column.name], edges.get(column.name, ()), column.bag)
+            for column in self.inputs
+            if not column.is_dense
+        )
+
+    def _with_table(self, column: InputColumn) -> list[str]:
+        """A column and those that share its vocabulary."""
+        return [one.name for one in self.inputs if one.table == column.name]
+
+    @property
+    def _bags(self) -> list[str]:
+        return [column.name for column in self.inputs if column.several]
 
     def _min_count(self, column: InputColumn) -> int:
         return self.options.min_count or column.min_count or self.recipe.min_count
@@ -260,7 +284,7 @@ class Preparation:
             cap = None if cap is None else cap - len(known)
         keys, counts = keep_frequent(keys, counts, self._min_count(column), cap)
         path = self.work / "done" / "vocab" / f"{column.name}.parquet"
-        write_vocabulary(path, column.value_kind, keys, counts, chunks, column.name, known)
+        write_vocabulary(path, column.value_kind, keys, counts, chunks, self._with_table(column), known)
         if known is not None:
             keys = np.concatenate([known.column("key").to_numpy(), keys.astype(np.uint64)])
         return keys
@@ -287,9 +311,14 @@ class Preparation:
     ) -> list[dict[str, Any]]:
         sizes = _rows_per_split(splits)
         self.progress.phase("encode", sum(sizes), "rows")
-        files = SplitFiles.allocate(self.work / "done", sizes, schema.n_dense, len(tables), self.recipe.weighs_rows)
+        values = value_places(chunks, splits, self._bags)[-1]
+        files = SplitFiles.allocate(
+            self.work / "done", sizes, schema.n_dense, schema.n_single, self.recipe.weighs_rows, values
+        )
+        bags = {name: tables[name] for name in self._bags}
+        single = {name: table for name, table in tables.items() if name not in bags}
         try:
-            encoder = Encoder(files, schema.dense, tables, self.recipe.negatives)
+            encoder = Encoder(files, schema.dense, single, self.recipe.negatives, bags)
             return encode_chunks(
                 encoder, chunks, splits, self.work / "encoded.jsonl", self.threads, self.progress.advance
             )

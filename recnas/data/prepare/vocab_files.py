@@ -26,10 +26,10 @@ def write_vocabulary(
     keys: np.ndarray,
     counts: np.ndarray,
     chunks: list[ArrayFile],
-    column: str,
+    columns: list[str],
     before: pa.Table | None = None,
 ) -> None:
-    """`before`: the vocabulary that this one extends."""
+    """`columns`: those whose values have these ids. `before`: the vocabulary that this one extends."""
     first = FIRST_VALUE_ID + (0 if before is None else len(before))
     wide = keys.astype(np.uint64)
     if kind == "hex":
@@ -37,7 +37,7 @@ def write_vocabulary(
     elif kind == "int":
         values = pc.cast(pa.array(wide.view(np.int64)), pa.string())
     else:
-        values = _strings(wide, chunks, column)
+        values = _strings(wide, chunks, columns)
     table = pa.table(
         {
             "id": pa.array(np.arange(first, first + len(keys), dtype=np.int32)),
@@ -62,7 +62,7 @@ def vocabulary_digest(path: Path) -> str:
     return hashlib.sha256(lengths.digest() + text.digest()).hexdigest()
 
 
-def _strings(keys: np.ndarray, chunks: list[ArrayFile], column: str) -> pa.Array:
+def _strings(keys: np.ndarray, chunks: list[ArrayFile], columns: list[str]) -> pa.Array:
     """The text behind hashed keys, from the dictionaries that the chunks carry; never as objects of Python, of which a
     million would need more memory than all their text."""
     order = np.argsort(keys)
@@ -71,7 +71,7 @@ def _strings(keys: np.ndarray, chunks: list[ArrayFile], column: str) -> pa.Array
     found = np.zeros(len(keys), bool)
     pieces: list[np.ndarray] = []
     kept = 0  # bytes
-    for chunk in chunks:
+    for chunk, column in ((chunk, column) for chunk in chunks for column in columns):
         if found.all():
             break
         unique = chunk.read(f"unique:{column}")

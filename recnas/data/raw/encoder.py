@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from recnas.config import check_settings
+from recnas.data.bags import pad_into
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.columns import cells_of, resolve_columns
 from recnas.data.raw.id_table import computed_table, read_id_table
@@ -23,7 +24,7 @@ from recnas.data.raw.joins import side_tables
 from recnas.data.raw.labels import clicks_of
 from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, parquet_columns, rows_of_batch
-from recnas.data.raw.parse import RawRows, parse_rows, rows_of_text, with_partitions
+from recnas.data.raw.parse import Chunk, RawRows, parse_rows, rows_of_text, with_partitions
 from recnas.data.raw.recipe import InputColumn, Recipe
 from recnas.data.raw.sections import Label
 from recnas.data.raw.sources import Source, check_is_text, check_partitions, find_sources, stream_blocks, text_blocks
@@ -42,7 +43,7 @@ class EncodedRows:
     lines: int
     line: np.ndarray  # [n] int64, rising
     dense: np.ndarray  # [n, I] float32
-    ids: np.ndarray  # [n, F] int64
+    ids: np.ndarray  # [n, F] int64, with bags as in a batch
     label: np.ndarray | None  # [n] float32, NaN where it cannot be read; None without a label column
     weight: np.ndarray | None  # the same; None unless every file has the column of weights
     bad: list[BadLine]
@@ -85,10 +86,13 @@ class RawEncoder:
         self.recipe = recipe.model_copy(update={"time": None, "weight": None, "group": None})
         self._weight = None if recipe.weight is None else recipe.weight.column
         self.dense = data.schema.dense
-        self.tables = {
+        own = {
             field.name: computed_table(column, field.edges) or read_id_table(vocabulary_file(data, column.name))
             for column, field in zip((c for c in self.inputs if not c.is_dense), data.schema.sparse)
+            if field.own_rows
         }
+        self.tables = {field.name: own[field.table] for field in data.schema.sparse}
+        self.bags = data.schema.bags
         for field in data.schema.sparse:
             if self.tables[field.name].rows != field.rows:
                 raise DataError(f"The vocabulary of {field.name} in {data.path} does not fit its schema.")
@@ -149,12 +153,27 @@ class RawEncoder:
             lines=rows.lines,
             line=chunk.line,
             dense=dense_inputs(kept, self.dense, chunk.dense.__getitem__),
-            ids=id_inputs(kept, self.tables, chunk.keys.__getitem__, chunk.missing.get).astype(np.int64),
+            ids=self._ids(chunk),
             label=label,
             weight=weight,
             bad=chunk.bad,
             bytes=size,
         )
+
+    def _ids(self, chunk: Chunk) -> np.ndarray:
+        several = {field.name for field in self.bags}
+        single = {name: table for name, table in self.tables.items() if name not in several}
+        ids = id_inputs(len(chunk.line), single, chunk.keys.__getitem__, chunk.missing.get).astype(np.int64)
+        if not self.bags:
+            return ids
+        places = [ids]
+        for field in self.bags:
+            assert field.bag is not None
+            bag = chunk.bags[field.name]
+            padded = np.empty((len(ids), field.bag.length), dtype=np.int64)
+            pad_into(padded, self.tables[field.name].look_up(bag.keys), bag.counts)
+            places.append(padded)
+        return np.concatenate(places, axis=1)
 
     @property
     def _read_weight(self) -> tuple[str, ...]:

@@ -87,7 +87,10 @@ class FrameEncoder(RawEncoder):
                 f"Make it one kind, such as text: frame[{name!r}] = frame[{name!r}].astype(str)",
             ) from None
         kinds = {column.kind for column in self.inputs if column.source == name}
-        plain = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+        nested = pa.types.is_dictionary(array.type) or pa.types.is_list(
+            array.type
+        )  # lists: of columns of several values
+        plain = array.type.value_type if nested else array.type
         number = pa.types.is_integer(plain) or pa.types.is_floating(plain)
         unclear = ("hex" in kinds and number) or ("string" in kinds and pa.types.is_floating(plain))
         if self.recipe.format == "text" and unclear and array.null_count < len(array):

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from recnas.data.raw.parse import RawRows
+from recnas.data.raw.parse import RawRows, pieces_of_cells
+from recnas.data.raw.pieces import Pieces, split_lists
 from recnas.data.raw.recipe import InputColumn
 from recnas.data.raw.sources import Source
 from recnas.data.raw.text_columns import PAD, Cells, string_keys
@@ -21,6 +22,7 @@ from recnas.data.raw.typed import Typed, missing_values, string_key, typed_cells
 from recnas.errors import DataError
 
 PARQUET_ROWS = 65_536  # read at a time
+_VALUES = 4 << 20  # of lists read at a time, if rows have many
 
 
 def parquet_columns(source: Source) -> tuple[str, ...]:
@@ -38,9 +40,21 @@ def parquet_batches(source: Source, columns: list[str], rows: int) -> Iterator[p
             "Correct the column names in the recipe.",
         )
     try:
-        yield from file.iter_batches(batch_size=rows, columns=columns)
+        yield from file.iter_batches(batch_size=_fewer(file, columns, rows), columns=columns)
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{source.path} is damaged: {error}.", "Write it again.") from None
+
+
+def _fewer(file: pq.ParquetFile, columns: list[str], rows: int) -> int:
+    """How many rows are read at a time: fewer where lists hold many values on average."""
+    about, held = file.metadata, 0
+    if not any(_is_list(file.schema_arrow.field(name).type) for name in columns):
+        return rows
+    for group in range(about.num_row_groups):
+        for number in range(about.num_columns):
+            column = about.row_group(group).column(number)
+            held += column.num_values if column.path_in_schema.split(".")[0] in columns else 0
+    return max(1, min(rows, _VALUES * about.num_rows // max(1, held)))
 
 
 def parquet_rows(source: Source) -> int:
@@ -65,7 +79,9 @@ def rows_of_batch(batch: pa.RecordBatch) -> RawRows:
     """The rows of one batch; columns are read by name, with the masks that text columns have."""
 
     def read(name: str, kind: str, column: InputColumn | None) -> Typed:
-        array = batch.column(name)
+        return typed(name, batch.column(name), kind, column)
+
+    def typed(name: str, array: pa.Array, kind: str, column: InputColumn | None) -> Typed:
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
         if pa.types.is_decimal(array.type):  # whose digits a float64 may not hold
@@ -75,25 +91,44 @@ def rows_of_batch(batch: pa.RecordBatch) -> RawRows:
         missing = np.asarray(array.is_null())
         try:
             if kind == "time":
-                typed = _times(array, missing, column)
+                found = _times(array, missing, column)
             else:
-                typed = _STRING(array, missing) if kind == "string" else _NUMERIC[kind](array, missing)
+                found = _STRING(array, missing) if kind == "string" else _NUMERIC[kind](array, missing)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise DataError(
                 f"Column {name} is of type {array.type}, which cannot be read as {_WANTED[kind]}.",
                 "Write it to the Parquet file as a number or as text.",
             ) from None
         for value in missing_values(kind, column.missing, column.clock) if column is not None else ():
-            typed = typed._replace(missing=typed.missing | (typed.values == value))
+            found = found._replace(missing=found.missing | (found.values == value))
         if kind == "string" and column is not None:
             for text in column.missing:
-                typed = typed._replace(missing=typed.missing | (typed.values == string_key(text)))
-        return typed
+                found = found._replace(missing=found.missing | (found.values == string_key(text)))
+        return found
+
+    def pieces(name: str, column: InputColumn) -> Pieces:
+        array = batch.column(name)
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if _is_text(array.type):
+            return pieces_of_cells(cells_of_array(array), column)
+        if not _is_list(array.type):
+            raise DataError(
+                f"Column {name} is of type {array.type}, and the recipe says that its cells hold several values.",
+                "Write lists or text to the Parquet file, or name the column under sparse in the recipe.",
+            )
+        assert column.several is not None
+        values, counts, cut = split_lists(array, column.several)
+        return Pieces(typed(name, values, column.kind, column), counts, cut)
 
     def show(name: str, row: int) -> str:
         return str(batch.column(name)[row].as_py())[:100]
 
-    return RawRows(np.arange(batch.num_rows), batch.num_rows, read, show, [])
+    return RawRows(np.arange(batch.num_rows), batch.num_rows, read, show, [], pieces)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -17,6 +17,7 @@ from recnas.data.raw.dense import transformed
 from recnas.data.raw.joins import Side, SideCells, SideTable
 from recnas.data.raw.labels import clicks_of
 from recnas.data.raw.lines import BadLine, LineTable, split_lines
+from recnas.data.raw.pieces import BagColumn, Pieces, bag_column, split_cells
 from recnas.data.raw.recipe import InputColumn, Recipe
 from recnas.data.raw.sections import TimeOrder
 from recnas.data.raw.text_columns import PAD, Cells, StringKeys
@@ -27,6 +28,7 @@ from recnas.data.raw.weights import weights_of
 # Gives a source column as one of the kinds, or as "label"; text and Parquet each have their own.
 ReadColumn = Callable[[str, str, InputColumn | None], Typed]
 ShowCell = Callable[[str, int], str]
+ReadPieces = Callable[[str, InputColumn], Pieces]  # of a column whose cells hold several values
 
 NOT_A_TIME, NOT_A_NUMBER, NOT_AN_INTEGER = "not a time YYMMDDHH", "not a number", "not an integer"
 _NOT_OF_THE_KIND = {
@@ -48,6 +50,7 @@ class Chunk:
     dense: dict[str, np.ndarray] = field(default_factory=dict)  # [n], see `dense.transformed`
     keys: dict[str, np.ndarray] = field(default_factory=dict)  # uint32 or uint64 [n]; float64 of buckets
     missing: dict[str, np.ndarray] = field(default_factory=dict)  # bool [n], only where there are any
+    bags: dict[str, BagColumn] = field(default_factory=dict)
     strings: dict[str, StringKeys] = field(default_factory=dict)
     time: np.ndarray | None = None  # int64 [n], seconds, where the recipe has a column of times
     group: np.ndarray | None = None  # uint64 [n], where rows that belong together stay in one split
@@ -64,6 +67,7 @@ class RawRows(NamedTuple):
     read: ReadColumn
     show: ShowCell
     bad: list[BadLine]
+    pieces: ReadPieces
 
 
 def rows_of_text(
@@ -86,7 +90,19 @@ def rows_of_text(
     if not text:
         return None
     table = split_lines(text, recipe.separator, len(columns), recipe.quote, most_bad, recipe.line_breaks)
-    return RawRows(table.line, table.lines, *_text_reader(table, columns, recipe, inputs, numbers), table.bad)
+    read, show = _text_reader(table, columns, recipe, inputs, numbers)
+    position = {name: i for i, name in enumerate(columns)}
+
+    def pieces(name: str, column: InputColumn) -> Pieces:
+        return pieces_of_cells(table.cells(position[name]), column)
+
+    return RawRows(table.line, table.lines, read, show, table.bad, pieces)
+
+
+def pieces_of_cells(cells: Cells, column: InputColumn) -> Pieces:
+    assert column.several is not None
+    values, counts, cut = split_cells(cells, column.several)
+    return Pieces(typed_cells(values, column.kind, column), counts, cut)
 
 
 def with_partitions(rows: RawRows, partitions: Mapping[str, str]) -> RawRows:
@@ -104,7 +120,15 @@ def with_partitions(rows: RawRows, partitions: Mapping[str, str]) -> RawRows:
     def show(name: str, row: int) -> str:
         return partitions[name] if name in partitions else rows.show(name, row)
 
-    return rows._replace(read=read, show=show)
+    def pieces(name: str, column: InputColumn) -> Pieces:
+        if name not in partitions:
+            return rows.pieces(name, column)
+        cell = partitions[name].encode()
+        text = np.frombuffer(bytes(PAD) + cell + bytes(PAD), np.uint8)
+        start = np.full(len(rows.line), PAD)
+        return pieces_of_cells(Cells(text, start, start + len(cell)), column)
+
+    return rows._replace(read=read, show=show, pieces=pieces)
 
 
 def _with_joined(rows: RawRows, recipe: Recipe, sides: Mapping[str, Side]) -> RawRows:
@@ -131,7 +155,10 @@ def _with_joined(rows: RawRows, recipe: Recipe, sides: Mapping[str, Side]) -> Ra
             return rows.show(name, row)
         return cells_of(name).bytes_of(row)[:100].decode("utf-8", "replace") + f" of {added[name].file}"
 
-    return rows._replace(read=read, show=show)
+    def pieces(name: str, column: InputColumn) -> Pieces:
+        return pieces_of_cells(cells_of(name), column) if name in added else rows.pieces(name, column)
+
+    return rows._replace(read=read, show=show, pieces=pieces)
 
 
 _TILE_CELLS = 24_576  # cells parsed at a time: their words stay in the second-level cache
@@ -158,7 +185,7 @@ def _text_reader(
     if recipe.time is not None and recipe.time.column in position and recipe.time.format == "yymmddhh":
         groups.setdefault(("int", None), []).append(position[recipe.time.column])
     for column in inputs:
-        if column.kind not in ("string", "time") and column.source in position:
+        if column.kind not in ("string", "time") and column.several is None and column.source in position:
             group = groups.setdefault((column.read_kind, column.suffix), [])
             if position[column.source] not in group:
                 group.append(position[column.source])
@@ -254,6 +281,14 @@ def parse_rows(
         chunk.group = of_rows.values.astype(np.uint64, copy=True)
         chunk.grouped = ~of_rows.missing if of_rows.missing.any() else None
     for column in inputs:
+        if column.several is not None:
+            pieces = rows.pieces(column.source, column)
+            keys = _narrow(pieces.values.values.view(np.uint64), column.kind)
+            chunk.bags[column.name], with_bad = bag_column(pieces, keys)
+            note(with_bad, column.source, _fault_of(column))
+            if pieces.values.strings is not None and column.hash is None:
+                chunk.strings[column.name] = pieces.values.strings
+            continue
         typed = read(column.source, column.read_kind, column)
         note(typed.bad, column.source, _fault_of(column))
         values, missing = typed.values, typed.missing
@@ -320,6 +355,7 @@ def _keep_rows(chunk: Chunk, keep: np.ndarray) -> None:
     for columns in (chunk.dense, chunk.keys, chunk.missing):
         for name in columns:
             columns[name] = columns[name][keep]
+    chunk.bags = {name: bag.of_rows(keep) for name, bag in chunk.bags.items()}
 
 
 def _narrow(keys: np.ndarray, kind: str) -> np.ndarray:

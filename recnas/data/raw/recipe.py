@@ -20,6 +20,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from recnas.config import Settings, check_settings, nearest, read_yaml
+from recnas.data.raw.bag_sections import BagGroup, SequenceGroup, Several, SeveralGroup, check_shares_of_bags
 from recnas.data.raw.sections import (
     Clock,
     DenseGroup,
@@ -36,6 +37,7 @@ from recnas.data.raw.sections import (
     zone_offset,
 )
 from recnas.data.raw.serving import TRANSFORMS
+from recnas.data.schema import Bag
 from recnas.errors import ConfigError
 from recnas.names import name_fault
 from recnas.plugins import Parts
@@ -60,6 +62,8 @@ class Recipe(Grown):
     weight: Weight | None = None
     dense: tuple[DenseGroup, ...] = ()
     sparse: tuple[SparseGroup, ...] = ()
+    bags: tuple[BagGroup, ...] = ()
+    sequences: tuple[SequenceGroup, ...] = ()
     standardise: Standardise = "auto"  # of dense columns whose group does not say
     joins: tuple[Join, ...] = ()
     time: TimeOrder | None = None
@@ -72,7 +76,7 @@ class Recipe(Grown):
     expected_rows: int | None = None
     source: str = ""  # where the raw file comes from, for people
 
-    later = ("weight", "shares", "group", "negatives", "line_breaks", "partitions")
+    later = ("weight", "shares", "group", "negatives", "line_breaks", "partitions", "bags", "sequences")
     _shares = field_validator("shares")(check_shares)
     _expand = field_validator("columns", mode="before")(expand_names)
 
@@ -97,6 +101,7 @@ class Recipe(Grown):
         repeated = sorted(name for name, count in Counter(names).items() if count > 1)
         if repeated:
             raise ValueError(f"inputs named twice: {', '.join(repeated)}")
+        check_shares_of_bags([*self.bags, *self.sequences], self.sparse)
         twice = sorted(name for name, count in Counter([*self.columns, *self.beside]).items() if count > 1)
         if twice and (self.partitions or any(join.add for join in self.joins)):
             raise ValueError(f"columns that come from two places: {', '.join(twice)}")
@@ -136,7 +141,7 @@ class Recipe(Grown):
     def input_columns(self, with_optional: bool | tuple[str, ...] = False) -> list[InputColumn]:
         """All model inputs in order, dense first. `with_optional` names optional columns to keep."""
 
-        def kept(group: DenseGroup | SparseGroup, name: str) -> bool:
+        def kept(group: DenseGroup | SparseGroup | SeveralGroup, name: str) -> bool:
             return (
                 not group.optional
                 or with_optional is True
@@ -204,6 +209,21 @@ class Recipe(Grown):
                 )
                 for i, name in enumerate(join.columns)
             ]
+        for several in (*self.bags, *self.sequences):
+            found += [
+                InputColumn(
+                    name=name,
+                    source=name,
+                    kind=several.kind,
+                    missing=(MISSING_NUMBERS if several.kind == "int" else ()) + several.missing,
+                    min_count=several.min_count,
+                    hash=several.hash,
+                    hash_seed=several.hash_seed,
+                    several=several.rule,
+                )
+                for name in several.columns
+                if kept(several, name)
+            ]
         return found
 
     def _of_number(self, group: DenseGroup, name: str) -> list[InputColumn]:
@@ -240,7 +260,7 @@ class Recipe(Grown):
         return self.time.clock
 
     def optional_names(self) -> list[str]:
-        groups: list[DenseGroup | SparseGroup] = [*self.dense, *self.sparse]
+        groups: list[DenseGroup | SparseGroup | SeveralGroup] = [*self.dense, *self.sparse, *self.bags, *self.sequences]
         return [name for group in groups if group.optional for name in group.columns]
 
     def sources(self, with_optional: bool | tuple[str, ...] = False) -> list[str]:
@@ -278,6 +298,7 @@ class InputColumn(Settings):
     hash_number: int = 0
     join: str | None = None
     join_column: int = 0
+    several: Several | None = None  # of a column whose cells hold several values
 
     @property
     def is_dense(self) -> bool:
@@ -295,8 +316,20 @@ class InputColumn(Settings):
 
     @property
     def has_vocabulary(self) -> bool:
-        """Whether ids are looked up; others are computed."""
-        return not self.is_dense and self.hash is None and self.kind != "bucket"
+        """Whether it has a vocabulary of its own; other ids are computed, or those of another column."""
+        return not self.is_dense and self.hash is None and self.kind != "bucket" and self.table == self.name
+
+    @property
+    def table(self) -> str:
+        """The column whose ids its values have."""
+        return self.several.shares or self.name if self.several else self.name
+
+    @property
+    def bag(self) -> Bag | None:
+        """What a schema says of its values; None of a column with one value a row."""
+        if self.several is None:
+            return None
+        return Bag(self.several.max_values, self.several.pool, self.several.shares)
 
     @property
     def value_kind(self) -> str:

@@ -9,7 +9,10 @@ served and what was trained follow one set of rules. `model` is the content of m
 A row is a line of the raw file or a JSON object {column: cell}:
 
     a line         with or without its label (and weight); a header line before it tells the order of the columns
-    an object      every column the model reads; null or "" is a missing cell
+    an object      every column the model reads; null or "" is a missing cell; several values are a list, or text
+
+A column of `several` values is cut at its separator, at most `length` are kept, the missing ones are left out, and the id of
+missing fills the places that stay free: its ids stand behind each other where other columns have one.
 
 A cell is missing if it is empty, or equal to one of its column's `missing` texts, as text or as a number.
 Numbers are transformed, then replaced by what their column's `edges` say, or standardised if `statistics.applied`; a missing one becomes `fill` after that.
@@ -171,13 +174,14 @@ class Vocabularies:
         self.files = {
             column["name"]: folder / column["vocabulary"] for column in model["sparse"] if column["vocabulary"]
         }
-        self.read: dict[str, dict[str, int]] = {}
+        self.read: dict[Path, dict[str, int]] = {}
 
     def __call__(self, column: str, value: str) -> int | None:
-        if column not in self.read:
-            values = json.loads(self.files[column].read_text(encoding="utf-8"))
-            self.read[column] = {text: number for number, text in enumerate(values, self.first)}
-        return self.read[column].get(value)
+        file = self.files[column]
+        if file not in self.read:
+            values = json.loads(file.read_text(encoding="utf-8"))
+            self.read[file] = {text: number for number, text in enumerate(values, self.first)}
+        return self.read[file].get(value)
 
 
 class RowReader:
@@ -291,11 +295,32 @@ class RowReader:
 
     def _encode(self, row: dict[str, Any]) -> Inputs:
         dense = [self._number(column, self._text(column, row)) for column in self.model["dense"]]
-        return dense, [self._id(column, self._text(column, row)) for column in self.model["sparse"]]
+        ids: list[int] = []
+        for column in self.model["sparse"]:
+            if "several" in column:
+                ids += self._bag(column, row[column["source"]])
+            else:
+                ids.append(self._id(column, self._text(column, row)))
+        return dense, ids
+
+    def _bag(self, column: dict[str, Any], cell: Any) -> list[int]:
+        """The ids of a cell of several values, as many as there are places."""
+        rule, missing = column["several"], self.model["ids"]["missing"]
+        if isinstance(cell, list):
+            values = [self._as_text(column, value) for value in cell]
+        else:
+            text = self._as_text(column, cell)
+            values = text.split(rule["separator"]) if text else []
+        values = values[-rule["length"] :] if rule["keep"] == "last" else values[: rule["length"]]
+        ids = [i for i in (self._id(column, value) for value in values) if i != missing]
+        return ids + [missing] * (rule["length"] - len(ids))
 
     def _text(self, column: dict[str, Any], row: dict[str, Any]) -> str:
+        return self._as_text(column, row[column["source"]])
+
+    def _as_text(self, column: dict[str, Any], cell: Any) -> str:
         """A cell as the raw file would write it. JSON has types of its own."""
-        cell, kind = row[column["source"]], column.get("kind", "number").replace("bucket", "number")
+        kind = column.get("kind", "number").replace("bucket", "number")
         if cell is None or isinstance(cell, str):
             return cell or ""
         from_parquet = self.raw["format"] == "parquet"

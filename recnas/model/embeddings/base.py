@@ -12,7 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from recnas.errors import RunError
+from recnas.model.embeddings.attention import AttentionWeights
 from recnas.model.embeddings.row_map import RowMap
+from recnas.model.embeddings.row_map import gather as gather
 from recnas.model.embeddings.row_optim import TableOptimizer
 
 Backend = Literal["auto", "fused", "plain", "sharded"]
@@ -65,25 +67,21 @@ class TableReader:
     Readers in other processes see updates as they happen, row by row; search trains nothing meanwhile.
     """
 
-    stacks: tuple[Tensor, ...]  # the tables, of which each holds several one after the other
+    stacks: tuple[Tensor, ...]  # the tables, several one after the other, and what else is read
 
-    def __init__(self, stack: Tensor, row_map: RowMap) -> None:
-        self.stacks, self.row_map = (stack,), row_map
+    def __init__(self, stack: Tensor, row_map: RowMap, attention: Sequence[Tensor] = ()) -> None:
+        self.stacks, self.row_map = (stack, *attention), row_map
 
     @torch.no_grad()
     def lookup(self, ids: Tensor) -> Tensor:
-        """`[B, F]` to `[B, F, D]`."""
+        """Ids as in a batch to `[B, F, D]`."""
         self.row_map.check(ids)
         return self.read(self.stacks, self.row_map.fold(ids))
 
     def read(self, stacks: Sequence[Tensor], ids: Tensor) -> Tensor:
         """The rows of folded ids in tables laid out like `stacks`, which a traced program holds as its own."""
-        (stack,) = stacks
-        return gather(stack, self.row_map.stacked(ids), ids.shape)
-
-
-def gather(stack: Tensor, rows: Tensor, shape: torch.Size) -> Tensor:
-    return stack.index_select(0, rows).view(*shape, stack.shape[1])
+        stack, *attention = stacks
+        return self.row_map.vectors(stack, ids, attention)
 
 
 @dataclass(frozen=True)
@@ -108,6 +106,7 @@ class Lookup:
         self._embeddings, self._kept = embeddings, kept
         self._summed: tuple[Tensor, Tensor] | None = None
         self._distinct: Tensor | None = None
+        self._of_attention: list[Tensor] = []  # gradients of its weights
         self._applied = False
 
     def table_gradient(self) -> Tensor:
@@ -117,16 +116,17 @@ class Lookup:
         the norm of `leaf.grad` is the norm before duplicates meet. For `plain` this costs nothing extra.
         """
         sums = self._sums()[1]
-        if self._distinct is None:
+        if self._distinct is not None:
+            sums = sums * (torch.arange(len(sums), device=sums.device) < self._distinct)[:, None]
+        if not self._of_attention:
             return sums
-        return sums * (torch.arange(len(sums), device=sums.device) < self._distinct)[:, None]
+        return torch.cat([sums.flatten(), *(grad.flatten() for grad in self._of_attention)])
 
     def _sums(self) -> tuple[Tensor, Tensor]:
         """Distinct rows and their gradients; on a device repetitions of the first stand behind them."""
         if self._summed is None:
             grad = self.leaf.grad if self.leaf.grad is not None else torch.zeros_like(self.leaf)
-            rows = self._embeddings.row_map.stacked(self.ids)
-            flat = grad.to(rows.device).flatten(0, 1)
+            rows, flat, self._of_attention = self._embeddings._row_gradients(self.ids, grad.to(self.ids.device))
             if rows.device.type == "cpu" or not len(rows):
                 self._summed = sum_by_row(rows, flat)
             else:
@@ -168,6 +168,7 @@ class Embeddings(ABC):
         self.check_every_batch = False
         self._batches_seen = 0
         self._opened: list[Lookup] = []
+        self.attention: AttentionWeights | None = None  # of sequences that are pooled by it
 
     # What a backend provides
 
@@ -190,7 +191,7 @@ class Embeddings(ABC):
     # Training
 
     def begin(self, ids: Tensor) -> Lookup:
-        """Look up `ids [B, F]` for a training step; see the module's example."""
+        """Look up `ids [B, F]` (with bags: `[B, n_ids]`) for a training step; see the module's example."""
         folded = self._fold(ids)
         values, kept = self._open(folded)
         return Lookup(self, folded, values, kept)
@@ -229,19 +230,30 @@ class Embeddings(ABC):
     def lookup(self, ids: Tensor) -> Tensor:
         """`ids [B, F]` to `[B, F, D]`, for scoring and evaluation: no graph, never an update."""
         folded = self._fold(ids)
-        return gather(self._stack(), self.row_map.stacked(folded), folded.shape).to(self.device)
+        return self.row_map.vectors(self._stack(), folded, self._attention()).to(self.device)
 
     def reader(self) -> TableReader:
         """Lookups for worker processes; call `share_memory_` first so that they read the same memory."""
-        return TableReader(self._stack().detach(), self.row_map)
+        return TableReader(self._stack().detach(), self.row_map, self._attention())
 
     def share_memory_(self) -> None:
         """Move the tables (not the optimizer's sums) to memory that worker processes can read."""
         self._stack().share_memory_()
+        for weights in self._attention():
+            weights.share_memory_()
 
     def check_ids(self, ids: Tensor) -> None:
         """Raise `DataError`, naming the column, if a table has no row for an id."""
         self.row_map.check(ids)
+
+    def _attention(self) -> list[Tensor]:
+        return [] if self.attention is None else self.attention.tensors
+
+    def _row_gradients(self, ids: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Row numbers of every value of folded ids, the gradient of each, and those of the weights of attention."""
+        if not self.row_map.bags:  # the tables may have no common memory
+            return self.row_map.stacked(ids), grad.flatten(0, 1), []
+        return self.row_map.row_gradients(self._stack(), ids, grad, self._attention())
 
     def _fold(self, ids: Tensor) -> Tensor:
         ids = ids.to(self.row_map.device)
@@ -283,10 +295,16 @@ class Embeddings(ABC):
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """`{"weights": {column: table}, "sums": {column: state}, ...}`, aliases of the live memory."""
-        return {
+        found = {
             "weights": {name: table.detach() for name, table in self.weights.items()},
             **{part: dict(tensors) for part, tensors in self.state.items()},
         }
+        for part, tensors in self._attention_state().items():
+            found[part] |= tensors
+        return found
+
+    def _attention_state(self) -> dict[str, dict[str, Tensor]]:
+        return {} if self.attention is None else self.attention.state()
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:

@@ -12,6 +12,7 @@ from recnas.errors import BackendMissing, ConfigError
 from recnas.model.embeddings.base import Backend, Embeddings
 from recnas.model.embeddings.columns import FieldColumns
 from recnas.model.embeddings.fused import FusedEmbeddings, load_kernels
+from recnas.model.embeddings.jagged import check_kernels_can, kernels_can
 from recnas.model.embeddings.narrow import NarrowEmbeddings
 from recnas.model.embeddings.plain import PlainEmbeddings, fill_normal
 from recnas.model.embeddings.row_map import RowMap
@@ -63,7 +64,9 @@ def build_embeddings(
     device = torch.device(device)
     home = torch.device("cpu") if offload else device
     if backend in ("auto", "sharded"):
-        backend = choose_backend(home, width, schema.n_sparse)
+        backend = choose_backend(home, width, schema.n_sparse) if kernels_can(schema) is None else "plain"
+    if backend == "fused":
+        check_kernels_can(schema, "fused", "Set embeddings.backend: plain.")
     options = TableOptimizer(optimizer, eps, l2, l2_kind)
 
     def allocate(schema: Schema, width: int) -> Embeddings:
@@ -71,6 +74,7 @@ def build_embeddings(
         return make(RowMap(schema, cap, hash_rows, home), width, options, lr, device, home)
 
     if layout is not None:
+        layout = replace(layout, columns=schema.table_columns(layout.columns))
         parts = [
             allocate(
                 replace(schema, sparse=tuple(schema.sparse[field] for field in group.fields)),
@@ -84,6 +88,8 @@ def build_embeddings(
     embeddings = allocate(schema, width)
     for name, table in embeddings.weights.items():
         fill_normal(table, seed, name, std)
+    if embeddings.attention is not None:
+        embeddings.attention.fill(seed)
     return embeddings
 
 

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from recnas.errors import BackendMissing
 from recnas.model.embeddings.base import Embeddings, Lookup, Scale, scaled
+from recnas.model.embeddings.jagged import JaggedIds
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import RowOptimizer, TableOptimizer
 
@@ -111,7 +112,7 @@ def _quiet() -> Iterator[None]:
 
 
 class FusedEmbeddings(Embeddings):
-    """One collection of all tables; torchrec knows them as t0, t1 ... since column names may hold dots."""
+    """One collection of all tables."""
 
     backend = "fused"
 
@@ -126,10 +127,11 @@ class FusedEmbeddings(Embeddings):
     ) -> None:
         super().__init__(row_map, width, optimizer, lr, device)
         self._kernels = kernels = load_kernels()
-        self._keys = [f"t{i}" for i in range(len(row_map.names))]
+        self._ids = JaggedIds(kernels, row_map)
+        self._keys = self._ids.tables
         tables = [
-            kernels.table_config(name=key, embedding_dim=width, num_embeddings=rows, feature_names=[key])
-            for key, rows in zip(self._keys, row_map.rows)
+            kernels.table_config(name=key, embedding_dim=width, num_embeddings=rows, feature_names=names)
+            for key, rows, names in zip(self._keys, row_map.rows, self._ids.features())
         ]
         # An optimizer that is not used keeps as little as possible.
         rowwise = optimizer.kind == "rowwise-adagrad" or not optimizer.is_adagrad
@@ -137,6 +139,7 @@ class FusedEmbeddings(Embeddings):
         with _quiet(), torch.random.fork_rng(devices=[home] if home.type == "cuda" else []):
             self._collection = kernels.collection(
                 tables=tables,
+                is_weighted=self._ids.weighted,
                 optimizer_type=kernels.rowwise_adagrad if rowwise else torch.optim.Adagrad,
                 optimizer_kwargs={"lr": lr, "eps": optimizer.eps},
                 device=home,
@@ -154,25 +157,13 @@ class FusedEmbeddings(Embeddings):
             for name, start, rows in zip(row_map.names, row_map.starts, row_map.rows):
                 for part, tensor in self._rows.state.items():
                     self.state[part][name] = tensor[start : start + rows]
-        self._ends = torch.empty(0, dtype=torch.int64)
 
     def _open(self, ids: Tensor) -> tuple[Tensor, Any]:
-        batch, fields = ids.shape
         with torch.enable_grad():
-            bags = self._kernels.jagged(
-                keys=self._keys,
-                values=ids.t().flatten(),
-                offsets=self._one_id_per_bag(batch, ids.device),
-                stride=batch,
-            )
-            values = self._collection(bags).values().view(batch, fields, self.width)
+            found = self._collection(self._ids.of(ids))
+            values = found.values().view(len(ids), len(self._ids.keys), self.width)
+            values = self._ids.in_order(values, found.keys())
         return values, values
-
-    def _one_id_per_bag(self, batch: int, device: torch.device) -> Tensor:
-        size = batch * len(self._keys) + 1
-        if len(self._ends) != size:
-            self._ends = torch.arange(size, device=device)
-        return self._ends
 
     def _update(self, lookup: Lookup, scale: Scale) -> None:
         if self._rows is not None:

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from recnas.model.embeddings.base import Embeddings, Lookup, Scale, TableReader, gather
-from recnas.model.embeddings.columns import FieldColumns, fields_of
+from recnas.model.embeddings.base import Embeddings, Lookup, Scale, TableReader
+from recnas.model.embeddings.columns import FieldColumns
 from recnas.model.embeddings.plain import normal_parts
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import TableOptimizer
@@ -35,9 +36,11 @@ class NarrowReader(TableReader):
 
     def read(self, stacks: Sequence[Tensor], ids: Tensor) -> Tensor:
         found = []
-        for group, stack, row_map in zip(self._layout.groups, stacks, self._row_maps):
-            mine = fields_of(ids, group.fields)
-            found.append(gather(stack, row_map.stacked(mine), mine.shape))
+        place = 0
+        for group, row_map in zip(self._layout.groups, self._row_maps):
+            stack, *attention = stacks[place : place + 1 + len(row_map.attentive)]
+            found.append(row_map.vectors(stack, self.row_map.ids_of(ids, group.fields), attention))
+            place += 1 + len(attention)
         return self._layout.spread(found, ids)
 
 
@@ -68,19 +71,23 @@ class NarrowEmbeddings(Embeddings):
     @torch.no_grad()
     def fill(self, seed: int, std: float | None, start_scale: float) -> None:
         """Initial values; weights of ids, and columns that only fill up, start at zero."""
-        for name, columns in zip(self.row_map.names, self.layout.columns):
+        for name, field in zip(self.row_map.names, self.row_map.owners):
+            columns = self.layout.columns[field]
             if not columns:
                 continue
             table, kept = self.weights[name].zero_(), columns - self.layout.own
             for start, values in normal_parts(len(table), self.width, seed, name, std):
                 table[start : start + len(values), :kept] = values[:, :kept] * start_scale
+        for part in self._parts:
+            if part.attention is not None:
+                part.attention.fill(seed)
 
     def _open(self, ids: Tensor) -> tuple[Tensor, Any]:
         opened = [part._open(mine) for part, mine in zip(self._parts, self._split(ids))]
         return self.layout.spread([values.detach() for values, _ in opened], ids), opened
 
     def _split(self, ids: Tensor) -> list[Tensor]:
-        return [fields_of(ids, group.fields) for group in self.layout.groups]
+        return [self.row_map.ids_of(ids, group.fields) for group in self.layout.groups]
 
     def _update(self, lookup: Lookup, scale: Scale) -> None:
         assert lookup.leaf.grad is not None
@@ -91,6 +98,31 @@ class NarrowEmbeddings(Embeddings):
             own.leaf.grad = grad
             own.apply(scale)
 
+    def _attention(self) -> list[Tensor]:
+        return [weights for part in self._parts for weights in part._attention()]
+
+    def _attention_state(self) -> dict[str, dict[str, Tensor]]:
+        found: dict[str, dict[str, Tensor]] = {}
+        for part in self._parts:
+            for name, tensors in part._attention_state().items():
+                found.setdefault(name, {}).update(tensors)
+        return found
+
+    def _row_gradients(self, ids: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """As if the tables of all groups stood one after the other, filled up with zeros to one width."""
+        if not self.row_map.bags:
+            return super()._row_gradients(ids, grad)
+        widths, first = [part.width for part in self._parts], 0
+        rows, grads = [ids.new_zeros(0)], [grad.new_zeros(0, max(widths, default=0))]
+        of_weights: list[Tensor] = []
+        for part, mine, own in zip(self._parts, self._split(ids), self.layout.gathered(grad, widths)):
+            some, of_rows, more = part._row_gradients(mine, own)
+            of_weights += more
+            rows.append(some + first)
+            grads.append(F.pad(of_rows, (0, max(widths) - part.width)))
+            first += part.row_map.total
+        return torch.cat(rows), torch.cat(grads), of_weights
+
     def _stack(self) -> Tensor:
         raise NotImplementedError("tables of different widths have no common block of memory")
 
@@ -100,7 +132,7 @@ class NarrowEmbeddings(Embeddings):
         return reader.read(reader.stacks, self._fold(ids)).to(self.device)
 
     def reader(self) -> NarrowReader:
-        stacks = [part._stack().detach() for part in self._parts]
+        stacks = [one for part in self._parts for one in (part._stack().detach(), *part._attention())]
         return NarrowReader(stacks, [part.row_map for part in self._parts], self.layout, self.row_map)
 
     def share_memory_(self) -> None:

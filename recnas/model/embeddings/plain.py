@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recnas.model.embeddings.base import Embeddings, Lookup, Scale, gather, scaled
+from recnas.model.embeddings.attention import AttentionWeights
+from recnas.model.embeddings.base import Embeddings, Lookup, Scale, scaled
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import RowOptimizer, TableOptimizer
 
@@ -43,13 +44,18 @@ class PlainEmbeddings(Embeddings):
             self.weights[name] = self._table[start : start + rows]
             for part, tensor in self._rows.state.items():
                 self.state[part][name] = tensor[start : start + rows]
+        if attentive := row_map.attentive:
+            names, lengths = zip(*((row_map.columns[bag.columns.start], row_map.length(bag)) for bag in attentive))
+            self.attention = AttentionWeights(names, lengths, width, optimizer, home)
 
     def _open(self, ids: Tensor) -> tuple[Tensor, Any]:
-        return gather(self._table, self.row_map.stacked(ids), ids.shape), None
+        return self.row_map.vectors(self._table, ids, self._attention()), None
 
     def _update(self, lookup: Lookup, scale: Scale) -> None:
         rows, grad = lookup._sums()
         self._rows.step(self._table, rows, scaled(grad, scale), self.lr)
+        if self.attention is not None:
+            self.attention.step([scaled(one, scale) for one in lookup._of_attention], self.lr)
 
     @property
     def steps(self) -> int:
@@ -57,6 +63,8 @@ class PlainEmbeddings(Embeddings):
 
     def set_steps(self, steps: int) -> None:
         self._rows.steps = steps
+        if self.attention is not None:
+            self.attention.set_steps(steps)
 
     def _stack(self) -> Tensor:
         return self._table

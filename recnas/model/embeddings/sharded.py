@@ -39,10 +39,11 @@ from recnas.model.embeddings.base import (
     sum_by_row,
 )
 from recnas.model.embeddings.fused import load_kernels
+from recnas.model.embeddings.jagged import JaggedIds, check_kernels_can
 from recnas.model.embeddings.plain import normal_parts
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import Optimizer, TableOptimizer
-from recnas.model.embeddings.sharding import Layout, Sharding, lay_out, owner, quiet, table_keys
+from recnas.model.embeddings.sharding import Layout, Sharding, lay_out, owner, quiet
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ class ShardedEmbeddings(Embeddings):
         from torchrec.distributed.types import ShardingEnv
 
         self._kernels = load_kernels()
-        self._keys = table_keys(row_map)
+        self._ids = JaggedIds(self._kernels, row_map)
+        self._keys = self._ids.tables
         self.plan = layout.plan
         group = dist.group.WORLD
         with quiet(), torch.random.fork_rng(devices=[layout.device] if layout.device.type == "cuda" else []):
@@ -108,7 +110,6 @@ class ShardedEmbeddings(Embeddings):
             )
         self._fused = self._sharded.fused_optimizer
         self.shards = self._find_shards()
-        self._order: Tensor | None = None  # of the arriving columns, once known
 
     def _find_shards(self) -> list[Shard]:
         weights, states = self._sharded.state_dict(), self._fused.state_dict()["state"]
@@ -144,24 +145,15 @@ class ShardedEmbeddings(Embeddings):
         return exchange.values, exchange
 
     def _exchange(self, ids: Tensor) -> _Exchange:
-        batch, fields = ids.shape
-        bags = self._kernels.jagged(
-            keys=self._keys,
-            values=ids.t().flatten(),
-            offsets=torch.arange(batch * fields + 1, device=ids.device),
-            stride=batch,
-        )
+        bags = self._ids.of(ids)
         context = self._sharded.create_context()
         with quiet():
             given = self._sharded.input_dist(context, bags).wait().wait()
         owned = self._sharded.compute(context, given)
         sent = [one.detach().requires_grad_(torch.is_grad_enabled()) for one in owned]
         arrived = self._sharded.output_dist(context, sent).wait()
-        values = arrived.values().view(batch, fields, self.width)
-        if self._order is None:
-            place = {key: i for i, key in enumerate(arrived.keys())}
-            self._order = torch.tensor([place[key] for key in self._keys], device=values.device)
-        return _Exchange(given, owned, sent, values.index_select(1, self._order))
+        values = arrived.values().view(len(ids), len(self._ids.keys), self.width)
+        return _Exchange(given, owned, sent, self._ids.in_order(values, arrived.keys()))
 
     def _owned_gradient(self, lookup: Lookup) -> Tensor:
         exchange = self._returned(lookup)
@@ -169,22 +161,30 @@ class ShardedEmbeddings(Embeddings):
         for ids, sent in zip(exchange.ids, exchange.sent):
             if sent.grad is None or not sent.numel():
                 continue
-            lengths = ids.lengths().view(-1, sent.shape[0])  # [columns of tables held here, B]: one id or none
+            lengths = ids.lengths().view(-1, sent.shape[0])  # [fields that read tables held here, B]: how many ids
             widths = self._widths(ids.keys(), sent.shape[1])
-            for rows, present, grad in zip(
-                ids.values().split(ids.length_per_key()), lengths, sent.grad.split(widths, dim=1)
+            weights = None if ids.weights_or_none() is None else ids.weights().split(ids.length_per_key())
+            tables: dict[tuple[str, int], list[tuple[Tensor, Tensor]]] = {}
+            for number, (key, rows, present, grad) in enumerate(
+                zip(ids.keys(), ids.values().split(ids.length_per_key()), lengths, sent.grad.split(widths, dim=1))
             ):
-                flat.append(sum_by_row(rows.long(), grad[present > 0].contiguous())[1].flatten())
+                of_rows = grad.repeat_interleave(present, 0)
+                if weights is not None:
+                    of_rows = of_rows * weights[number][:, None]
+                piece = ids.keys()[:number].count(key)  # of columns; several fields may read the same
+                tables.setdefault((self._ids.table_of(key), piece), []).append((rows.long(), of_rows))
+            for read in tables.values():
+                flat.append(sum_by_row(torch.cat([r for r, _ in read]), torch.cat([g for _, g in read]))[1].flatten())
         return torch.cat(flat) if flat else torch.zeros(1, device=self.device)
 
     def _widths(self, keys: list[str], total: int) -> list[int]:
-        """Columns of each table piece held here, in the order of `keys`; a table may come in several pieces."""
+        """Columns of each table piece held here, in the order of `keys` (of fields); a table may come in several pieces."""
         pieces: dict[str, list[int]] = {}
         for shard in self.shards:
             if shard.weights is not None:
                 pieces.setdefault(shard.name, []).append(shard.weights.shape[1])
         names = dict(zip(self._keys, self.row_map.names))
-        widths = [pieces[names[key]][0] for key in keys]  # pieces of one table are equally wide
+        widths = [pieces[names[self._ids.table_of(key)]][0] for key in keys]  # pieces of one table are equally wide
         if sum(widths) != total:
             raise RunError(f"torchrec returned {total} columns where its plan has {sum(widths)}.")
         return widths
@@ -342,6 +342,7 @@ def build_sharded(
         memory: bytes of tables and state one process may hold; None does not limit.
         batch_rows: rows of a batch per process, for the planner.
     """
+    check_kernels_can(schema, "sharded", "Train in one process, where tables are plain.")
     if optimizer == "adam" or l2:
         asked = f"embeddings.l2={l2}" if l2 else "embeddings.optimizer=adam"
         raise ConfigError(

@@ -21,6 +21,7 @@ import torch.distributed as dist
 
 from recnas.errors import ConfigError
 from recnas.model.embeddings.fused import load_kernels
+from recnas.model.embeddings.jagged import JaggedIds
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import Optimizer
 from recnas.progress import human_bytes
@@ -57,22 +58,29 @@ def quiet() -> Iterator[None]:
         loud.setLevel(was)
 
 
-def table_keys(row_map: RowMap) -> list[str]:
-    """torchrec's names of the tables: column names may hold dots."""
-    return [f"t{i}" for i in range(len(row_map.names))]
+def meta_tables(
+    keys: Sequence[str],
+    rows: Sequence[int],
+    width: int,
+    optimizer: Optimizer | None = None,
+    ids: JaggedIds | None = None,
+) -> Any:
+    """An EmbeddingBagCollection that takes no memory. With an optimizer, the planner counts its state too.
 
-
-def meta_tables(keys: Sequence[str], rows: Sequence[int], width: int, optimizer: Optimizer | None = None) -> Any:
-    """An EmbeddingBagCollection that takes no memory. With an optimizer, the planner counts its state too."""
+    `ids`: which fields read the tables, where not each has its own.
+    """
     from torchrec.modules.embedding_modules import EmbeddingBagCollection
     from torchrec.optim import RowWiseAdagrad
 
     config = load_kernels().table_config
+    features = [[key] for key in keys] if ids is None else ids.features()
     tables = [
-        config(name=key, embedding_dim=width, num_embeddings=n, feature_names=[key]) for key, n in zip(keys, rows)
+        config(name=key, embedding_dim=width, num_embeddings=n, feature_names=names)
+        for key, n, names in zip(keys, rows, features)
     ]
+    weighted = ids is not None and ids.weighted
     with torch.random.fork_rng(devices=[]):
-        collection = EmbeddingBagCollection(tables=tables, device=torch.device("meta"))
+        collection = EmbeddingBagCollection(tables=tables, is_weighted=weighted, device=torch.device("meta"))
     if optimizer is not None:
         kind = torch.optim.Adagrad if optimizer == "adagrad" else RowWiseAdagrad
         for parameter in collection.parameters():
@@ -194,13 +202,14 @@ def lay_out(
     batch_rows: int,
 ) -> Layout:
     """Plan on the first process, tell all. memory: bytes a process may use for tables and their state."""
-    load_kernels()  # which says what is missing, in every process
+    kernels = load_kernels()  # which says what is missing, in every process
     world = dist.get_world_size()
     if width % 4:
         raise ConfigError(f"embeddings.width is {width}; sharded tables need a multiple of 4.")
     ways = allowed(sharding, optimizer, device.type)
-    keys = table_keys(row_map)
-    collection = meta_tables(keys, row_map.rows, width)
+    ids = JaggedIds(kernels, row_map)
+    keys = ids.tables
+    collection = meta_tables(keys, row_map.rows, width, ids=ids)
     sharder = make_sharder(optimizer, lr, eps)
     told: list[Any] = [None, None]
     if dist.get_rank() == 0:

@@ -127,7 +127,7 @@ def count(
         blocks.append(BlockCost(tuple(parts)))
     arch.list_head(counter)
     head = counter.take("head")
-    columns = arch.table_columns(width, schema.n_sparse)
+    columns = schema.table_columns(arch.table_columns(width, schema.n_sparse))
     values = sum(rows * own for rows, own in zip(schema.table_rows, columns))
     return Cost(
         params=sum(block.params for block in blocks) + head.params,

@@ -21,6 +21,7 @@ import torch.distributed as dist
 
 from recnas.cli.main import main
 from recnas.data.loader import BatchLoader
+from recnas.data.prepare.prepare import prepare
 from recnas.data.rank_batch import PartBatch, share_of
 from recnas.errors import BackendMissing, ConfigError
 from recnas.model.embeddings import build_embeddings
@@ -85,7 +86,18 @@ def checkpoint_alone(data: Any, settings: dict, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def left(criteo_data, weighted_data, tmp_path_factory) -> Callable[[str], list[dict[str, Any]]]:
+def averaged_bags(bagged_rows, bagged_recipe: Path, tmp_path_factory):
+    """Bags that are added up or averaged, which is what torchrec's kernels do."""
+    folder = tmp_path_factory.mktemp("bags")
+    bagged_rows(3000).to_csv(folder / "log.csv", index=False)
+    (folder / "r.yaml").write_text(
+        bagged_recipe.read_text().replace("pool: max", "pool: mean").replace("pool: attention", "pool: mean")
+    )
+    return prepare(str(folder / "r.yaml"), [folder / "log.csv"], folder / "data")
+
+
+@pytest.fixture(scope="module")
+def left(criteo_data, weighted_data, averaged_bags, tmp_path_factory) -> Callable[[str], list[dict[str, Any]]]:
     """`left(name)`: what each process of that group left."""
     folder = tmp_path_factory.mktemp("ranks")
     data = str(criteo_data.path)
@@ -105,6 +117,7 @@ def left(criteo_data, weighted_data, tmp_path_factory) -> Callable[[str], list[d
         {"name": "supernet", "world": 2, **whole, "kind": "supernet", "settings": SUPERNET},
         {"name": "rowwise-run", "world": 2, **whole, "kind": "subnet", "settings": ROWWISE},
         {"name": "weighted", "world": 3, **whole, "data": str(weighted_data.path), "kind": "subnet", "settings": SUBNET, "evaluates": True},
+        {"name": "bags", "world": 3, **whole, "data": str(averaged_bags.path), "kind": "subnet", "settings": SUBNET, "evaluates": True},
         {"name": "cut", "world": 2, **whole, "kind": "subnet", "settings": SUBNET, "stop": CUT, "keep": str(folder / "from-2")},
         {"name": "2-to-4", "world": 4, **whole, "kind": "subnet", "settings": SUBNET, "start": str(folder / "from-2")},
         {"name": "1-to-2", "world": 2, **whole, "kind": "subnet", "settings": SUBNET, "start": str(folder / "from-1")},
@@ -261,6 +274,16 @@ def test_weights_of_rows_count_over_all_processes(weighted_data, left):
     close(found[0]["tensors"], expected["tensors"])
     for metric in ("logloss", "auc", "click_rate"):
         assert found[0]["valid"][metric] == pytest.approx(expected["valid"][metric], rel=1e-4)
+
+
+@needs_gloo
+def test_bags_are_pooled_and_their_tables_shared_over_processes(averaged_bags, left):
+    found, expected = returned(left("bags")), alone(averaged_bags, "subnet", SUBNET)
+    for one in found:
+        assert one["losses"] == pytest.approx(expected["losses"], rel=TOLERANCE)
+        assert one["valid"] == found[0]["valid"]
+    close(found[0]["tensors"], expected["tensors"])
+    assert not any("last" in name for name in found[0]["tensors"])
 
 
 @needs_gloo

@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from recnas.data.bags import bag_files
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import ChunkWriter
 from recnas.data.prepare.edges import Edges
@@ -163,18 +164,17 @@ class SparkPreparation(Preparation):
             else:
                 rows[column.name] = self._as_before(column).rows
             self.progress.advance(1)
-        fields = []
         for column in self.inputs:
-            if not column.is_dense:
-                own = edges.get(column.name, ())
-                table = computed_table(column, own)
-                fields.append(SparseField(column.name, table.rows if table else rows[column.name], own))
-        return tuple(fields)
+            if not column.is_dense and (table := computed_table(column, edges.get(column.name, ()))):
+                rows[column.name] = table.rows
+        rows |= {column.name: rows[column.table] for column in self.inputs if not column.is_dense}
+        return self._sparse_fields(rows, edges)
 
     def _group(self, rule: SplitRule, refs: list[ChunkRef], sparse: list[InputColumn], target: Path) -> None:
         from pyspark.sql import functions as F
 
-        task = Count(rule, tuple(column.name for column in sparse), self.options.vocab_scope == "all")
+        columns = tuple(tuple(self._with_table(column)) for column in sparse)
+        task = Count(rule, columns, self.options.vocab_scope == "all")
 
         def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -196,10 +196,15 @@ class SparkPreparation(Preparation):
 
     def _encode_parts(self, rule: SplitRule, refs: list[ChunkRef], schema: Schema) -> list[dict[str, Any]]:
         columns = [column for column in self.inputs if not column.is_dense]
-        sparse = {field.name: computed_table(column, field.edges) for column, field in zip(columns, schema.sparse)}
+        sparse = {
+            field.name: computed_table(column, field.edges)
+            for column, field in zip(columns, schema.sparse)
+            if column.table == column.name
+        }
+        bags = {column.name: column.table for column in columns if column.several}
         parts, vocab = self.work / "parts", self.work / "done" / "vocab"
         parts.mkdir(exist_ok=True)
-        task = Encode(rule, parts, vocab, schema.dense, sparse, self.recipe.weighs_rows, uuid.uuid4().hex)
+        task = Encode(rule, parts, vocab, schema.dense, sparse, bags, self.recipe.weighs_rows, uuid.uuid4().hex)
         self.progress.phase("encode", None, "rows")
         entries = []
         for entry in self._in_waves(task, refs):
@@ -209,15 +214,20 @@ class SparkPreparation(Preparation):
 
     def _string_together(self, refs: list[ChunkRef], entries: list[dict[str, Any]]) -> None:
         """The parts of all chunks, in order, as one file per split and array; every byte is checked."""
-        files = array_files(self.recipe.weighs_rows)
+        files = array_files(self.recipe.weighs_rows, self._bags)
+        ends = {bag_files(name)[1]: name for name in self._bags}
         self.progress.phase("string together", len(SPLITS) * len(files), "files")
         for s, split in enumerate(SPLITS):
             (self.work / "done" / split).mkdir(parents=True, exist_ok=True)
             for a, name in enumerate(files.values()):
+                before = 0  # values of the parts that were appended
                 with open(self.work / "done" / split / name, "wb") as out:
                     for ref, entry in zip(refs, entries):
                         part = self.work / "parts" / ref.path.stem / split / name
-                        if _append(part, out) != entry["splits"][s]["crc"][a]:
+                        checksum = _append(part, out, before)
+                        if name in ends:
+                            before += entry["splits"][s]["bags"][ends[name]]["values"]
+                        if checksum != entry["splits"][s]["crc"][a]:
                             shutil.rmtree(part.parent.parent)
                             raise DataError(
                                 f"{part} is not what was written there.",
@@ -243,10 +253,11 @@ def _read_counts(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return keys[order], table.column("n").to_numpy()[order]
 
 
-def _append(part: Path, out: Any) -> int:
+def _append(part: Path, out: Any, before: int = 0) -> int:
+    """Its checksum. `before`: what is added to every number of it, ends of bags within the part."""
     checksum = 0
     with open(part, "rb") as file:
         while piece := file.read(_PIECE):
             checksum = zlib.crc32(piece, checksum)
-            out.write(piece)
+            out.write((np.frombuffer(piece, np.int64) + before).tobytes() if before else piece)
     return checksum

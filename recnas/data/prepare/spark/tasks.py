@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from recnas.data.prepare.arrayfile import ArrayFile
+from recnas.data.prepare.bag_files import ValuePlaces, values_of_chunk
 from recnas.data.prepare.chunks import ChunkWriter, block_jobs
 from recnas.data.prepare.encode import Encoder, SplitFiles, keys_to_count
 from recnas.data.prepare.spark.split import ChunkRef, SplitRule
@@ -99,13 +100,13 @@ class Count:
     """Keys of a chunk with how often each occurs, a batch per column; Spark adds them up."""
 
     rule: SplitRule
-    columns: tuple[str, ...]
+    columns: tuple[tuple[str, ...], ...]  # of every vocabulary those that share it
     every_split: bool
 
     def __call__(self, ref: ChunkRef) -> Iterator[pa.RecordBatch]:
         chunk = ArrayFile(ref.path)
         split = self.rule.split(chunk, ref.first_row)
-        for number, column in enumerate(self.columns):
+        for number, column in ((i, column) for i, columns in enumerate(self.columns) for column in columns):
             wanted = keys_to_count(chunk, column, split, self.every_split)
             keys, counts = count_keys(lambda wanted=wanted: [wanted], 1, 1 << 40)  # type: ignore[misc]
             # Spark has no unsigned integers: the same 64 bits, read as signed.
@@ -128,6 +129,7 @@ class Encode:
     vocab: Path
     dense: tuple[DenseField, ...]
     sparse: dict[str, HashTable | BucketTable | None]  # by column; None: in its vocabulary
+    bags: dict[str, str]  # by column of several values, the column whose ids they have
     weighted: bool
     job: str  # unique: tables of another job must not be taken for ours
 
@@ -139,9 +141,13 @@ class Encode:
         split = self.rule.split(chunk, ref.first_row)
         rows = rows_per_split(split).tolist()
         own = self.parts / f".{ref.path.stem}-{uuid.uuid4().hex[:8]}"
-        files = SplitFiles.allocate(own, rows, len(self.dense), len(self.sparse), self.weighted)
+        values = values_of_chunk(chunk, list(self.bags), split)
+        files = self._files(own, rows, values)
+        tables = self._tables()
+        single = {name: table for name, table in tables.items() if name not in self.bags}
+        bags = {name: tables[owner] for name, owner in self.bags.items()}
         try:
-            entry = Encoder(files, self.dense, self._tables(), self.rule.negatives).encode(
+            entry = Encoder(files, self.dense, single, self.rule.negatives, bags).encode(
                 chunk, split, [0] * len(SPLITS)
             )
         finally:
@@ -162,14 +168,20 @@ class Encode:
         except (OSError, ValueError):
             entry = None
         if entry is not None:
-            files = SplitFiles.allocate(final, entry["rows"], len(self.dense), len(self.sparse), self.weighted)
+            held = [{name: facts["bags"][name]["values"] for name in self.bags} for facts in entry["splits"]]
+            files = self._files(final, entry["rows"], held)
+            single = dict.fromkeys(name for name in self.sparse if name not in self.bags)
             try:
-                if Encoder(files, self.dense, dict.fromkeys(self.sparse)).is_written(entry, [0] * len(SPLITS)):  # type: ignore[arg-type]
+                if Encoder(files, self.dense, single).is_written(entry, [0] * len(SPLITS)):  # type: ignore[arg-type]
                     return entry
             finally:
                 files.close()
         shutil.rmtree(final, ignore_errors=True)
         return None
+
+    def _files(self, folder: Path, rows: list[int], values: ValuePlaces) -> SplitFiles:
+        single = sum(name not in self.bags for name in self.sparse)
+        return SplitFiles.allocate(folder, rows, len(self.dense), single, self.weighted, values)
 
     def _tables(self) -> dict[str, Ids]:
         if self.job not in _opened:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from recnas.data.prepare.split import PROTOCOLS
+from recnas.data.raw.bag_sections import BagGroup, SequenceGroup
 from recnas.data.raw.recipe import MISSING_NUMBERS, Recipe, load_recipe
 from recnas.data.raw.sections import (
     DenseGroup,
@@ -32,6 +33,8 @@ SECTIONS = {
     "`weight`": Weight,
     "`dense`": DenseGroup,
     "`sparse`": SparseGroup,
+    "`bags`": BagGroup,
+    "`sequences`": SequenceGroup,
     "`joins`": Join,
     "`time`": TimeOrder,
 }
