@@ -14,7 +14,7 @@ from typing import Any
 
 GRACE = 20.0  # seconds that workers are given for a step and a checkpoint; schedulers usually give 30
 # Windows has no terminals that close.
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Stopped(KeyboardInterrupt):
@@ -50,7 +50,7 @@ def listening(besides: tuple[int, ...] = ()) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in _SIGNALS if number not in besides}
+    before = {number: signal.getsignal(number) for number in SIGNALS if number not in besides}
     for number, handler in before.items():
         if handler != signal.SIG_IGN:
             signal.signal(number, _handle)

@@ -13,7 +13,7 @@ What is in the ledger is not run again: a run that was killed goes on, and more 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from recnas.jobs.compare.tuning import Tuning, check_trials
 from recnas.jobs.compare.work import CompareWork, Trial, predictions_path
 from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
-from recnas.runs.records import ModelLatency
+from recnas.runs.records import ModelLatency, ModelTraining
 from recnas.runs.results import Leaderboard, MetricColumn
 from recnas.searchers.settings import HalvingSettings
 from recnas.tasks.models import find_entrant, resolve, with_options
@@ -112,10 +112,11 @@ def compare(
     )
     warn_of_data(data, how.progress)
     with run.locked():
-        job = _Comparison(data, run, settings, entrants, keep, how)
-        choices = job.tune(tune, first_seed) if allowed is None else job.race(allowed, first_seed)
         finals = range(first_seed, first_seed + seeds)
-        job.train(choices, finals)
+        with ExitStack() as workers:
+            job = _Comparison(data, run, settings, entrants, keep, how, workers)
+            choices = job.tune(tune, first_seed) if allowed is None else job.race(allowed, first_seed)
+            job.train(choices, finals)
         if latency_on != NOWHERE:
             job.time(choices, latency_on)
         trained, failed = job.outcome(choices, finals)
@@ -158,6 +159,10 @@ def _board(
 
 
 class _Comparison:
+    """Args:
+    workers: closes them when the trainings are over; they start with the first training that is missing.
+    """
+
     def __init__(
         self,
         data: PreparedData,
@@ -166,7 +171,10 @@ class _Comparison:
         entrants: list[Entrant],
         keep: bool,
         how: Execution,
+        workers: ExitStack,
     ) -> None:
+        self._workers = workers
+        self._engine: Engine | None = None
         self.data, self.folder, self.settings = data, run, settings
         self.entrants, self.how = entrants, how
         self.work = CompareWork(str(data.path), settings, str(run.path), keep)
@@ -196,21 +204,16 @@ class _Comparison:
     def _race(self, halving: Halving) -> None:
         progress = self.how.progress
         progress.phase("tune", halving.rows, "rows")
-        with ExitStack() as stack:
-            engine: Engine | None = None
-            while laps := halving.ask():
-                halving.forget(self.folder)
-                missing = [(one, lap) for one, lap in laps if one.known(lap) is None]
-                if missing and engine is None:
-                    engine = stack.enter_context(self.how.open(self.work))
-                results = iter(()) if engine is None else engine.map([one.trial(lap) for one, lap in missing])
-                for one, lap in laps:
-                    before, line = halving.spent, one.known(lap)
-                    if line is None:
-                        line = next(results)
-                        self.journal.append(line)
-                    one.tell(lap, line)
-                    progress.advance(halving.spent - before, note=one.note(lap))
+        while laps := halving.ask():
+            halving.forget(self.folder)
+            results = self._results([one.trial(lap) for one, lap in laps if one.known(lap) is None])
+            for one, lap in laps:
+                before, line = halving.spent, one.known(lap)
+                if line is None:
+                    line = next(results)
+                    self.journal.append(line)
+                one.tell(lap, line)
+                progress.advance(halving.spent - before, note=one.note(lap))
         halving.forget(self.folder)
         progress.end()
 
@@ -264,14 +267,20 @@ class _Comparison:
         progress = self.how.progress
         progress.phase(name, total, "trainings")
         progress.advance(total - len(trials))
-        if trials:
-            with self.how.open(self.work) as engine:
-                for line in engine.map(trials):
-                    self.journal.append(line)
-                    loss = line.valid.get("logloss")
-                    note = "failed" if loss is None else f"validation log loss {loss:.5f}"
-                    progress.advance(1, note=f"{line.model} {note}")
+        for line in self._results(trials):
+            self.journal.append(line)
+            loss = line.valid.get("logloss")
+            note = "failed" if loss is None else f"validation log loss {loss:.5f}"
+            progress.advance(1, note=f"{line.model} {note}")
         progress.end()
+
+    def _results(self, trials: list[Trial]) -> Iterator[ModelTraining]:
+        """In their order, from workers that are started when there is something to do."""
+        if not trials:
+            return iter(())
+        if self._engine is None:
+            self._engine = self._workers.enter_context(self.how.open(self.work))
+        return self._engine.map(trials)
 
     def _seeds_of(self, entrant: Entrant, seeds: Sequence[int]) -> Sequence[int]:
         """One fit stands for all seeds of a model that repeats itself exactly."""

@@ -90,7 +90,7 @@ def _of_export(folder: Path, program: str, threads: int) -> Served:
         vocabularies(column, "")
     computed = onnx_program(file, threads) if own == "onnx" else _torch_program(file)
     model = about["model"]
-    reader, values = RowReader(about, vocabularies), _some_of(vocabularies.read)
+    reader, values = RowReader(about, vocabularies), _some_of({c: vocabularies.read[f] for c, f in vocabularies.files.items()})
     return Served(model["architecture"], model["seed"], own, reader, computed, values)
 
 

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 
 from recnas.errors import BackendMissing, ConfigError
 from recnas.serve.http.app import App
-from recnas.stopping import GRACE, Stopped
+from recnas.stopping import GRACE, SIGNALS, Stopped
 
 _CONNECTIONS = 512  # at once; more are answered with 503
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def check_server() -> None:
@@ -85,7 +84,7 @@ def serve(app: App, listening: socket.socket, ready: Callable[[], None]) -> None
 
     async def until_asked() -> None:
         loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        for number in SIGNALS:
             if signal.getsignal(number) != signal.SIG_IGN:
                 loop.add_signal_handler(number, ask, number)
         await server.serve([listening])
