@@ -18,7 +18,7 @@ from recnas.cli.shipped import shipped_configs
 
 ROOT = Path(__file__).parents[3]
 ASKED = {
-    "recnas se": ["search"],
+    "recnas se": ["search", "serve"],
     "recnas --v": ["--version"],
     "recnas search --eng": ["--engine"],
     "recnas search --engine ": ["auto", "local", "pool", "ray"],
@@ -68,7 +68,7 @@ def test_every_command_and_every_option_is_there(capsys):
             main([command, "--help"])
         listed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  -")]
         helped = {
-            word for line in listed for word in re.findall(r"(?<![\w-])--[a-z][a-z-]+", line.strip().partition("  ")[0])
+            word for line in listed for word in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", line.strip().partition("  ")[0])
         }
         assert set(words_of(command).options) == helped | {"--plugin"}
         assert f"        {command}) options=" in text
