@@ -25,6 +25,7 @@ CSS = """
 .md-typeset table:not([class]) { font-size: .68rem; }
 .md-typeset table:not([class]) td { min-width: 5rem; }
 .md-typeset table:not([class]) th { min-width: 3rem; }
+.md-typeset table:not([class]) td:first-child code { white-space: nowrap; }
 .md-typeset img { max-width: 100%; height: auto; }
 .md-typeset pre > code { max-height: 40rem; }
 """
