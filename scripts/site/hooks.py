@@ -25,7 +25,7 @@ CSS = """
 .md-typeset table:not([class]) { font-size: .68rem; }
 .md-typeset table:not([class]) td { min-width: 5rem; }
 .md-typeset table:not([class]) th { min-width: 3rem; }
-.md-typeset table:not([class]) td:first-child code { white-space: nowrap; }
+.md-typeset table:not([class]) code { word-break: normal; overflow-wrap: normal; }
 .md-typeset img { max-width: 100%; height: auto; }
 .md-typeset pre > code { max-height: 40rem; }
 """
@@ -43,19 +43,26 @@ def on_files(files: Files, config) -> Files:
         add(name, text)
     queue = [file.src_uri for file in files.documentation_pages() if not file.src_uri.startswith("reference/")]
     seen: set[str] = set()
+
+    def bring(path: str) -> None:
+        if path in seen or _inside(path) or not (ROOT / path).exists():
+            return
+        seen.add(path)
+        if (ROOT / path).is_dir():
+            inside = _files(path)
+            add(f"{OUTSIDE}{path}/index.md", _listing(path, inside))
+            for name in inside:
+                bring(f"{path}/{name}")
+        elif path.endswith(".md"):
+            add(OUTSIDE + path, (ROOT / path).read_text(encoding="utf-8"))
+            queue.append(OUTSIDE + path)
+        else:
+            add(OUTSIDE + path, (ROOT / path).read_bytes())
+
     while queue:
         uri = queue.pop()
         for path in sorted({path for path, _ in _targets(_source(uri), _text(uri))}):
-            if path in seen or _inside(path) or not (ROOT / path).exists():
-                continue
-            seen.add(path)
-            if (ROOT / path).is_dir():
-                add(f"{OUTSIDE}{path}/index.md", _listing(path))
-            elif path.endswith(".md"):
-                add(OUTSIDE + path, (ROOT / path).read_text(encoding="utf-8"))
-                queue.append(OUTSIDE + path)
-            else:
-                add(OUTSIDE + path, (ROOT / path).read_bytes())
+            bring(path)
     return files
 
 
@@ -143,7 +150,12 @@ def _spaced(text: str) -> Iterator[str]:
         yield line
 
 
-def _listing(folder: str) -> str:
-    files = sorted((ROOT / folder).rglob("*.md")) or sorted(p for p in (ROOT / folder).iterdir() if p.is_file())
-    named = [path.relative_to(ROOT / folder).as_posix() for path in files]
-    return f"# {folder}\n\n" + "\n".join(f"- `{name}`" for name in named) + "\n"
+def _files(folder: str) -> list[str]:
+    """What is shown of a folder: the Markdown in it, or else its files."""
+    here = ROOT / folder
+    found = sorted(here.rglob("*.md")) or sorted(path for path in here.iterdir() if path.is_file())
+    return [path.relative_to(here).as_posix() for path in found]
+
+
+def _listing(folder: str, names: list[str]) -> str:
+    return f"# {folder}\n\n" + "\n".join(f"- [{name}]({name})" for name in names) + "\n"

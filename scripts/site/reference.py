@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,12 +66,31 @@ def _described(name: str, found: Any) -> list[str]:
         head = (
             f"{name}: {inspect.signature(plain).return_annotation}" if plain is not found else _signature(name, found)
         )
-    return [*_fenced(head, "python"), *_fenced(inspect.getdoc(plain) or "")]
+    # Prose as it is; what is said of each argument stays laid out as it was written.
+    prose, *sections = re.split(r"\n\n?(?=(?:Args|Attributes|Raises|Returns):\n)", inspect.getdoc(plain) or "")
+    return [*_fenced(head, "python"), "", prose, *_fenced("\n".join(sections))]
+
+
+class _Bare:
+    """An annotation that is shown without quotes."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 def _signature(name: str, found: Any) -> str:
     """One argument a line when it is long."""
     signature = inspect.signature(found)
+    given = [
+        one.replace(annotation=_Bare(one.annotation)) if isinstance(one.annotation, str) else one
+        for one in signature.parameters.values()
+        if one.name != "self"
+    ]
+    back = signature.return_annotation
+    signature = signature.replace(parameters=given, return_annotation=_Bare(back) if isinstance(back, str) else back)
     short = f"{name}{signature}"
     if len(short) <= 100:
         return short
@@ -82,11 +102,7 @@ def _signature(name: str, found: Any) -> str:
                 lines.append("    *,")
         lines.append(f"    {argument},")
     back = signature.return_annotation
-    returns = (
-        ""
-        if back is inspect.Signature.empty
-        else f" -> {back if isinstance(back, str) else getattr(back, '__name__', back)}"
-    )
+    returns = "" if back is inspect.Signature.empty else f" -> {inspect.formatannotation(back)}"
     return "\n".join([f"{name}(", *lines, f"){returns}"])
 
 
@@ -127,8 +143,9 @@ def _settings() -> Iterator[tuple[str, str]]:
             "|---|---|---|---|",
         ]
         for row in settings_rows(settings_of(family)):
+            key = re.sub(r"([._\[])", r"\1<wbr>", row.key)  # where a narrow screen may break it
             cells = (
-                f"`{row.key}`",
+                f"<code>{key}</code>",
                 _cell(row.type),
                 f"`{_cell(row.default)}`" if row.default else "",
                 _cell(row.meaning),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from recnas.errors import RunError
+from recnas.errors import BackendMissing, RunError
 from recnas.serve.export import export
 from recnas.serve.http.load_test import load_test
 
@@ -29,7 +29,7 @@ def folder(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr("recnas.serve.export.check_raw_rows", lambda *_: {})  # which test_export.py is about
         try:
             export(f"{trained_run}:best", "onnx", out)
-        except Exception:  # without the packages of recnas[export]
+        except BackendMissing:  # without the packages of recnas[export]
             export(f"{trained_run}:best", "pt2", out)
     return out
 
@@ -94,6 +94,13 @@ def test_requests_under_way_are_answered_before_the_end(folder: Path):
         assert json.loads(said.partition(b"\r\n\r\n")[2]) == content
         assert server.wait(30) == 128 + signal.SIGTERM
         assert "stopped by SIGTERM" in server.stderr.read()
+
+
+def test_an_onnx_export_needs_no_torch(folder: Path):
+    if not (folder / "model.onnx").exists():
+        pytest.skip("the packages of recnas[export] are not installed")
+    code = "import sys; from recnas.serve.http.served import open_served; open_served(sys.argv[1]).probabilities([]); import recnas.cli.serve, recnas.serve.http.server, recnas.serve.http.app; assert not {'torch', 'pandas', 'pyarrow'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
 
 
 def test_a_port_that_is_taken(folder: Path):
