@@ -22,9 +22,9 @@ TUTORIALS = "docs/tutorials"
 FIRST = f"{TUTORIALS}/ten-minutes.md"
 # What is run together in one folder: pages, of the first one maybe only some blocks.
 SESSIONS: dict[str, list[tuple[str, int | None]]] = {
-    "first": [(FIRST, None), (f"{TUTORIALS}/reading-a-report.md", None)],
+    "first": [(FIRST, None), (f"{TUTORIALS}/reading-a-report.md", None), ("docs/report.md", None)],
     "own-data": [(f"{TUTORIALS}/own-data.md", None)],
-    "own-proxy": [(FIRST, 1), (f"{TUTORIALS}/own-proxy.md", None)],
+    "own-proxy": [(FIRST, 1), (f"{TUTORIALS}/own-proxy.md", None), ("docs/proxies.md", None)],
     "own-space": [(f"{TUTORIALS}/own-space.md", None)],
     "cluster": [(FIRST, 1), (f"{TUTORIALS}/laptop-to-cluster.md", None)],
     "nasrec-plus": [("docs/nasrec-plus.md", None)],
