@@ -59,10 +59,10 @@ class Block:
         """The code as tests run it; every change must find its text."""
         code = self.code
         for change in self.said.split("; ") if self.mark == "run in tests with" else ():
-            old, arrow, new = change.partition(" => ")
+            old, arrow, new = change.partition(" =>")
             assert arrow, f"{self.name}: {change!r} is not OLD => NEW"
             assert old in code, f"{self.name}: {old!r} is not in the block"
-            code = code.replace(old, new, 1)
+            code = code.replace(old, new.strip(), 1)
         return code
 
 

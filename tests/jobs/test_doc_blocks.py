@@ -15,15 +15,16 @@ from recnas.cli.shipped import shipped_configs
 from recnas.data.raw.recipe import load_recipe
 from tests.jobs.doc_blocks import PAGES, ROOT, Block, blocks, run
 from tests.jobs.search_helpers import as_yaml, small_search
+from tests.plugin_state import no_plugins_left  # noqa: F401
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 TUTORIALS = "docs/tutorials"
 FIRST = f"{TUTORIALS}/ten-minutes.md"
 # What is run together in one folder: pages, of the first one maybe only some blocks.
 SESSIONS: dict[str, list[tuple[str, int | None]]] = {
-    "first": [(FIRST, None), (f"{TUTORIALS}/reading-a-report.md", None)],
+    "first": [(FIRST, None), (f"{TUTORIALS}/reading-a-report.md", None), ("docs/report.md", None)],
     "own-data": [(f"{TUTORIALS}/own-data.md", None)],
-    "own-proxy": [(FIRST, 1), (f"{TUTORIALS}/own-proxy.md", None)],
+    "own-proxy": [(FIRST, 1), (f"{TUTORIALS}/own-proxy.md", None), ("docs/proxies.md", None)],
     "own-space": [(f"{TUTORIALS}/own-space.md", None)],
     "cluster": [(FIRST, 1), (f"{TUTORIALS}/laptop-to-cluster.md", None)],
     "nasrec-plus": [("docs/nasrec-plus.md", None)],
@@ -51,6 +52,7 @@ def test_every_block_is_run_or_says_why_not():
     assert all(len(block.said) >= 5 for block in not_run)
 
 
+@pytest.mark.usefixtures("no_plugins_left")
 @pytest.mark.parametrize("session", SESSIONS)
 def test_blocks_are_run(session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
