@@ -28,14 +28,14 @@ MOST_PER_GPU = 4  # beyond that, workers only wait for each other
 _worker = 0  # the number of this process among the workers of its machine
 
 
-def _known(asked: str) -> str:
+def known_device(asked: str) -> str:
     kind, _, number = asked.partition(":")
     if asked == "auto" or (kind in KINDS and (not number or (kind != "cpu" and number.isdecimal()))):
         return asked
     raise ValueError(f"there is no device {asked!r}; write auto, cpu, cuda or cuda:N")
 
 
-Device = Annotated[str, AfterValidator(_known)]  # of settings
+Device = Annotated[str, AfterValidator(known_device)]  # of settings
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def choose_device(asked: str, setting: str = "device") -> torch.device:
     import torch
 
     try:
-        _known(asked)
+        known_device(asked)
     except ValueError as error:
         raise ConfigError(f"{setting}: {error}.") from None
     many = torch.cuda.device_count() if torch.cuda.is_available() else 0

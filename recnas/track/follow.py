@@ -74,7 +74,10 @@ class Sending:
             self._begin()
         inside = "" if run == self.run else run.relative_to(self.run).as_posix()
         sent = self._state["lines"].get(inside, 0)
-        points = self._points.setdefault(inside, Points(f"{inside}/" if inside else ""))
+        if first == 0:  # from the beginning, with places counted anew; a repaired ledger has fewer lines than it had
+            self._points[inside] = Points(f"{inside}/" if inside else "")
+            sent = min(sent, len(lines))
+        points = self._points[inside]
         if run not in self._kinds:
             self._kinds[run] = RunDir(run).manifest()["kind"]
         kind = self._kinds[run]

@@ -35,6 +35,7 @@ from recnas.engines.execution import Execution
 from recnas.errors import ConfigError
 from recnas.jobs.compare.halving import Budget, Halving
 from recnas.jobs.compare.journal import Journal
+from recnas.jobs.compare.settings import NOWHERE
 from recnas.jobs.compare.tuning import Tuning, check_trials
 from recnas.jobs.compare.work import CompareWork, Trial, predictions_path
 from recnas.runs.folder import RunDir
@@ -48,8 +49,6 @@ from recnas.train.logits import read_logits
 from recnas.train.metrics import REPORTED
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import NOT_THE_RESULT, check_stopping
-
-NOWHERE = "none"  # of latency_on
 
 
 def compare(

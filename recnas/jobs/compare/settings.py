@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from recnas.config import apply_overrides, check_settings
-from recnas.devices import Device
+from recnas.devices import known_device
 from recnas.searchers.settings import HalvingSettings
 from recnas.track.base import Tracked
 from recnas.train.settings import TrainSettings
+
+NOWHERE = "none"  # of latency_on
+LatencyOn = Annotated[str, AfterValidator(lambda asked: asked if asked == NOWHERE else known_device(asked))]
 
 
 class CompareConfig(Tracked):
@@ -27,8 +30,8 @@ class CompareConfig(Tracked):
         None, gt=0
     )  # what tuning may train on per model, in times of the training rows, instead of a number of trials
     halving: HalvingSettings = HalvingSettings()  # how a budget is spent: a race of each model's recipes
-    latency_on: Device | Literal["none"] = (
-        "cpu"  # where latency is measured: where the model will serve; cpu: one thread, cuda: a GPU; none: it is not
+    latency_on: LatencyOn = (
+        "cpu"  # where latency is measured: where the model will serve; cpu: one thread, cuda: a GPU; none: nowhere
     )
     train: TrainSettings = TrainSettings()
     options: dict[str, dict[str, Any]] = Field({})  # by model: its own options, and its lr, dropout, embeddings.l2 ...

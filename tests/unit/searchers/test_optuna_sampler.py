@@ -18,6 +18,7 @@ CELLS = Nb201Space()
 class TestTpe(CellConformance):
     sampler = "tpe"
     candidates = 30
+    seeds = (0, 1, 2)
 
     def searcher(self, seed=0, objectives=LOSS, gate=None):
         settings = {"candidates": self.candidates, "sampler": self.sampler, "block": 4}

@@ -20,9 +20,10 @@ from recnas.errors import ConfigError
 from recnas.jobs.search import search
 from recnas.runs.folder import RunDir
 from recnas.runs.ledger import Ledger
-from recnas.runs.records import SeedTraining, read_lines
+from recnas.runs.records import SeedTraining, Trained, read_lines
 from recnas.tasks.settings import CtrSearchConfig
 from recnas.track import follow
+from recnas.track.base import Point
 from recnas.track.follow import TRACKERS, send_run, tracking
 from recnas.track.points import Points
 from tests.jobs.search_helpers import what_counts
@@ -203,6 +204,23 @@ def test_a_run_that_goes_on_sends_what_is_new(telling, tmp_path: Path):
     assert [one for one in telling.told if one[0] == "run"] == [("run", None), ("run", "its name"), ("run", "its name")]
     assert telling.told.count("end") == 3
     assert said == []
+
+
+def test_places_are_counted_from_the_beginning_of_a_ledger(telling, tmp_path: Path):
+    """A run that is opened twice while it is followed, and one whose last lines were repaired away."""
+    run = RunDir.create(tmp_path / "run", "search")
+    lines = [Trained(index=i, key="k", arch={}, seed=0, valid={"logloss": float(i)}).to_json() for i in range(4)]
+    with tracking(["tensorboard"], run.path, print):
+        for some in (lines[:2], lines[2:]):
+            with run.locked():
+                for line in some:
+                    run.ledger.append(line)
+    assert [point.step for point in telling.told if isinstance(point, Point)] == [0, 1, 2, 3]
+    file = run.ledger.path
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:1]))
+    with tracking(["tensorboard"], run.path, print), run.locked():
+        run.ledger.append(lines[3])
+    assert [point.step for point in telling.told if isinstance(point, Point)] == [0, 1, 2, 3, 1]
 
 
 def test_one_that_fails_is_one_sentence_and_is_told_later(telling, tmp_path: Path):
