@@ -155,7 +155,7 @@ class Architecture(Trainable):
         network = new_subnet(arch, net_shape(schema, settings), seed, settings.dropout)
         counted = count(arch, schema, width=width, layernorm=settings.layernorm)
         embeddings = make_tables(schema, settings, seed, device, network)
-        columns = arch.table_columns(width, schema.n_sparse)
+        columns = arch.table_columns(width, schema.n_sparse, schema.n_labels)
         cost = {
             "params": counted.params,
             "macs": counted.macs,

@@ -3,8 +3,8 @@
 manifest.json   fingerprint, options, counts, checksums; present only when everything else is
 schema.json     the model inputs
 vocab/          one Parquet file per sparse column
-train|valid|test/   dense.f32 [N, I], ids.i32 [N, F], label.i8 [N], row-major, memory-mapped; where rows have
-                    weights also weight.f32 [N]
+train|valid|test/   dense.f32 [N, I], ids.i32 [N, F], label.i8 [N] (of several labels [N, L]), row-major,
+                    memory-mapped; where rows have weights also weight.f32 [N]
 train|valid|test.parquet   the same rows for other tools
 """
 
@@ -77,9 +77,7 @@ def vocabulary_id(schema: Schema, digests: Mapping[str, str]) -> str:
 def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) -> np.ndarray:
     """One array of one split as a private memory map: reading costs no copy."""
     name, dtype = _FILES[array]
-    shape = {"dense": (rows, schema.n_dense), "ids": (rows, schema.n_sparse), "label": (rows,), "weight": (rows,)}[
-        array
-    ]
+    shape = (rows, *_row_shape(array, schema))
     if 0 in shape:
         return np.zeros(shape, dtype=dtype)
     path = folder / split / name
@@ -100,7 +98,8 @@ def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) 
 def read_blocks(folder: Path, split: str, array: str, rows: int, schema: Schema, size: int) -> Iterator[np.ndarray]:
     """The rows of one array, `size` at a time, by plain reads."""
     name, dtype = _FILES[array]
-    width = {"dense": schema.n_dense, "ids": schema.n_sparse}.get(array, 1)
+    shape = _row_shape(array, schema)
+    width = shape[0] if shape else 1
     with open(folder / split / name, "rb") as file:
         for start in range(0, rows, size):
             count = min(size, rows - start)
@@ -108,7 +107,12 @@ def read_blocks(folder: Path, split: str, array: str, rows: int, schema: Schema,
             if len(data) < count * width * np.dtype(dtype).itemsize:
                 raise DataError(f"{file.name} ends too early.", f"Start over: rm -r {folder}")
             block = np.frombuffer(data, dtype=dtype)
-            yield block.reshape(count, width) if array in ("dense", "ids") else block
+            yield block.reshape(count, *shape)
+
+
+def _row_shape(array: str, schema: Schema) -> tuple[int, ...]:
+    several = (schema.n_labels,) if schema.labels else ()
+    return {"dense": (schema.n_dense,), "ids": (schema.n_sparse,), "label": several, "weight": ()}[array]
 
 
 class PreparedData:
@@ -202,6 +206,11 @@ class PreparedData:
     def rows(self, split: str) -> int:
         return int(self.manifest["rows"][split])
 
+    def label_rates(self, split: str) -> list[float | None]:
+        """Share of clicks by label, `[L]`."""
+        several = self.manifest.get("label_rates", {"": self.manifest["click_rate"]})
+        return [rates[split] for rates in several.values()]
+
     @property
     def weighted(self) -> bool:
         """Whether rows have weights."""
@@ -225,7 +234,7 @@ class PreparedData:
         """One pass over a split; the order of a shuffled one depends on seed and epoch alone.
 
         for batch in data.batches("train", 512, shuffle=True):
-            batch.dense, batch.ids, batch.label      # [B, I] float32, [B, F] int64, [B] float32
+            batch.dense, batch.ids, batch.label      # [B, I] float32, [B, F] int64, [B] (or [B, L]) float32
         """
         from recnas.data.loader import BatchLoader
 
@@ -281,6 +290,7 @@ class PreparedData:
             "left_out": manifest.get("left_out"),
             "rows": manifest["rows"],
             "click_rate": manifest["click_rate"],
+            "label_rates": manifest.get("label_rates"),
             "weight": manifest.get("weight"),
             "effective_rows": manifest.get("effective_rows"),
             "dense": {

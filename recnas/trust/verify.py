@@ -98,7 +98,8 @@ def _data(report: Report, path: Path, replay: bool) -> None:
         report.faults += [f"{path}/{fault}" for fault in data.verify()]
         if replay and report.well and not data.weighted:
             split = max(("train", "valid", "test"), key=data.rows)
-            rate = float(data.array(split, "label").astype("int64").sum() / data.rows(split))
+            label = data.array(split, "label").reshape(data.rows(split), -1)[:, 0]
+            rate = float(label.astype("int64").sum() / data.rows(split))
             _compare(report, f"click rate of {split}", rate, data.manifest["click_rate"][split])
 
 

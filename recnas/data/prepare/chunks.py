@@ -78,6 +78,8 @@ class ChunkWriter:
         arrays: dict[str, np.ndarray] = {"label": chunk.label}
         if chunk.weight is not None:
             arrays["weight"] = chunk.weight
+        for name, clicks in chunk.labels.items():
+            arrays[f"label:{name}"] = clicks
         if len(chunk.line) != chunk.lines:
             arrays["line"] = chunk.line.astype(np.uint32)
         if chunk.time is not None:

@@ -23,7 +23,7 @@ from recnas.data.raw.id_table import Ids
 from recnas.data.raw.inputs import dense_inputs, id_inputs
 from recnas.data.raw.recipe import Recipe
 from recnas.data.raw.refusals import no_weight
-from recnas.data.schema import MISSING_ID, UNKNOWN_ID, DenseField
+from recnas.data.schema import MISSING_ID, UNKNOWN_ID, Schema
 from recnas.runs.ledger import line_of, read_chain
 
 
@@ -31,6 +31,11 @@ def array_files(weighted: bool) -> dict[str, str]:
     """The arrays of a split and the files they are in."""
     files = {"dense": "dense.f32", "ids": "ids.i32", "label": "label.i8"}
     return files | {"weight": "weight.f32"} if weighted else files
+
+
+def row_bytes(schema: Schema) -> dict[str, int]:
+    """Of one row in each array."""
+    return {"dense": 4 * schema.n_dense, "ids": 4 * schema.n_sparse, "label": schema.n_labels, "weight": 4}
 
 
 @dataclass(frozen=True)
@@ -41,18 +46,19 @@ class SplitFiles:
     handles: tuple[dict[str, int], ...]
 
     @classmethod
-    def allocate(cls, folder: Path, rows: list[int], n_dense: int, n_sparse: int, weighted: bool = False) -> SplitFiles:
+    def allocate(cls, folder: Path, rows: list[int], schema: Schema, weighted: bool = False) -> SplitFiles:
         handles = []
         for split, count in zip(SPLITS, rows):
             (folder / split).mkdir(parents=True, exist_ok=True)
-            sizes = {"dense": 4 * n_dense * count, "ids": 4 * n_sparse * count, "label": count, "weight": 4 * count}
+            widths = row_bytes(schema)
             opened = {}
             for array, name in array_files(weighted).items():
                 handle = os.open(folder / split / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-                os.ftruncate(handle, sizes[array])
-                if sizes[array]:
+                size = widths[array] * count
+                os.ftruncate(handle, size)
+                if size:
                     # Reserve the space now: a full disk shows here, not in the middle.
-                    os.posix_fallocate(handle, 0, sizes[array])
+                    os.posix_fallocate(handle, 0, size)
                 opened[array] = handle
             handles.append(opened)
         return cls(folder, tuple(handles))
@@ -72,10 +78,10 @@ class Encoder:
     """Encodes chunks; `tables` maps each sparse column to its ids."""
 
     def __init__(
-        self, files: SplitFiles, dense: tuple[DenseField, ...], tables: dict[str, Ids], negatives: float | None = None
+        self, files: SplitFiles, schema: Schema, tables: dict[str, Ids], negatives: float | None = None
     ) -> None:
         self.files = files
-        self.dense = dense
+        self.schema = schema
         self.tables = tables
         self.negatives = negatives  # share of the training rows without a click that were kept
 
@@ -86,7 +92,7 @@ class Encoder:
         """
         n = len(split)
         label = chunk.read("label")[:n].view(np.int8)
-        dense = dense_inputs(n, self.dense, lambda name: chunk.read(f"dense:{name}")[:n])
+        dense = dense_inputs(n, self.schema.dense, lambda name: chunk.read(f"dense:{name}")[:n])
         ids = id_inputs(
             n,
             self.tables,
@@ -96,6 +102,9 @@ class Encoder:
         order = np.argsort(split, kind="stable")
         counts: list[int] = rows_per_split(split).tolist()
         arrays: dict[str, np.ndarray] = {"dense": dense[order], "ids": ids[order], "label": label[order]}
+        if self.schema.labels:
+            further = [chunk.read(f"label:{one.name}")[:n].view(np.int8) for one in self.schema.labels[1:]]
+            arrays["label"] = np.stack([label, *further], 1)[order]
         if self.files.weighted:
             arrays["weight"] = self._weights(chunk, label, split)[order]
         parts: list[dict[str, Any]] = []
@@ -131,15 +140,12 @@ class Encoder:
         """Whether an earlier attempt's rows of this chunk are in the files, byte for byte."""
         for s, facts in enumerate(entry["splits"]):
             count = entry["rows"][s]
-            for (name, width), crc in zip(self._widths().items(), facts["crc"]):
+            for name, crc in zip(array_files(self.files.weighted), facts["crc"]):
+                width = row_bytes(self.schema)[name]
                 data = os.pread(self.files.handles[s][name], count * width, offsets[s] * width)
                 if zlib.crc32(data) != crc:
                     return False
         return True
-
-    def _widths(self) -> dict[str, int]:
-        widths = {"dense": 4 * len(self.dense), "ids": 4 * len(self.tables), "label": 1}
-        return widths | {"weight": 4} if self.files.weighted else widths
 
 
 def check_weights(recipe: Recipe, chunks: Iterable[tuple[ArrayFile, np.ndarray]]) -> None:
@@ -182,9 +188,11 @@ def training_numbers(chunk: ArrayFile, names: list[str], split: np.ndarray) -> n
 
 
 def _facts(part: dict[str, np.ndarray]) -> dict[str, Any]:
-    ids = part["ids"]
+    ids, label = part["ids"], part["label"]
+    several = {"clicks_of": label.sum(axis=0, dtype=np.int64).tolist()} if label.ndim == 2 else {}
     return {
-        "clicks": int(part["label"].sum(dtype=np.int64)),
+        "clicks": several["clicks_of"][0] if several else int(label.sum(dtype=np.int64)),
+        **several,
         "unknown": np.count_nonzero(ids == UNKNOWN_ID, axis=0).tolist(),
         "missing": np.count_nonzero(ids == MISSING_ID, axis=0).tolist(),
         "largest": ids.max(axis=0).tolist() if len(ids) else [0] * ids.shape[1],

@@ -96,7 +96,7 @@ class Preparation:
         edges = self._edges(zip(chunks, splits), _rows_per_split(splits)[TRAIN])
         tables, sparse = self._count(chunks, splits, edges)
         summaries = self._summarise(zip(chunks, splits))
-        schema = Schema(self._dense_fields(summaries, edges), sparse)
+        schema = Schema(self._dense_fields(summaries, edges), sparse, self.recipe.label_fields())
         entries = self._encode(chunks, splits, tables, schema)
         return self._finish(state, schema, summaries, entries)
 
@@ -194,8 +194,10 @@ class Preparation:
             raise no_rows(self.sources[0])
         if state.rejects == state.rows_in:
             raise all_rejected(self.recipe, state.rows_in, bad_lines(state.chunks[0]))
-        if len({value for chunk in state.chunks for value in chunk.facts["not_clicks"]}) > 1:
-            raise two_kinds_of_no(self.recipe)
+        kinds = {(column, value) for chunk in state.chunks for column, value in chunk.facts["not_clicks"]}
+        for label in self.recipe.every_label:
+            if {(label.column, 0), (label.column, -1)} <= kinds:
+                raise two_kinds_of_no(label.column)
         if self.protocol == "files":
             state.starts = _starts(self.sources, lines_of_file)
         return state
@@ -287,9 +289,9 @@ class Preparation:
     ) -> list[dict[str, Any]]:
         sizes = _rows_per_split(splits)
         self.progress.phase("encode", sum(sizes), "rows")
-        files = SplitFiles.allocate(self.work / "done", sizes, schema.n_dense, len(tables), self.recipe.weighs_rows)
+        files = SplitFiles.allocate(self.work / "done", sizes, schema, self.recipe.weighs_rows)
         try:
-            encoder = Encoder(files, schema.dense, tables, self.recipe.negatives)
+            encoder = Encoder(files, schema, tables, self.recipe.negatives)
             return encode_chunks(
                 encoder, chunks, splits, self.work / "encoded.jsonl", self.threads, self.progress.advance
             )

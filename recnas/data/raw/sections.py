@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_serializer, model_validator
 from recnas.config import Settings
 from recnas.data.raw.serving import LARGEST, TRANSFORMS
 from recnas.data.schema import MOST_ROWS
+from recnas.names import name_fault
 
 SparseKind = Literal["hex", "int", "string", "time"]
 TimeFormat = Literal["yymmddhh", "epoch-seconds", "epoch-milliseconds", "iso"]
@@ -95,6 +96,28 @@ class Label(Settings):
     @property
     def fault(self) -> str:
         return "the label is not 0 or 1" if self.at_least is None else "the label is not a number"
+
+
+class OneOfLabels(Label):
+    """One of several labels that a model predicts."""
+
+    name: str = ""  # in figures and outputs; empty: the column's
+    weight: float = Field(1.0, gt=0, allow_inf_nan=False)  # of its loss in the sum that is trained
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        return {"name": given["column"], **given} if isinstance(given, dict) and "column" in given else given
+
+    @field_validator("name")
+    @classmethod
+    def _speakable(cls, name: str) -> str:
+        if fault := name_fault(name):
+            raise ValueError(f"the name {name!r} of a label {fault}")
+        return name
+
+    def as_label(self) -> dict[str, Any]:
+        return {"column": self.column, "at_least": self.at_least}
 
 
 class Weight(Settings):

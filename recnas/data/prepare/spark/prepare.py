@@ -74,7 +74,7 @@ class SparkPreparation(Preparation):
             edges = self._edges(_with_split(rule, refs), self._train_rows(rule, refs))
             sparse = self._count_ids(rule, refs, edges)
             summaries = self._summarise(_with_split(rule, refs))
-            schema = Schema(self._dense_fields(summaries, edges), sparse)
+            schema = Schema(self._dense_fields(summaries, edges), sparse, self.recipe.label_fields())
             entries = self._encode_parts(rule, refs, schema)
         sizes = np.sum([entry["rows"] for entry in entries], axis=0).tolist()
         check_train_rows(sizes[TRAIN])
@@ -199,7 +199,7 @@ class SparkPreparation(Preparation):
         sparse = {field.name: computed_table(column, field.edges) for column, field in zip(columns, schema.sparse)}
         parts, vocab = self.work / "parts", self.work / "done" / "vocab"
         parts.mkdir(exist_ok=True)
-        task = Encode(rule, parts, vocab, schema.dense, sparse, self.recipe.weighs_rows, uuid.uuid4().hex)
+        task = Encode(rule, parts, vocab, schema, sparse, self.recipe.weighs_rows, uuid.uuid4().hex)
         self.progress.phase("encode", None, "rows")
         entries = []
         for entry in self._in_waves(task, refs):

@@ -29,7 +29,7 @@ from recnas.data.prepare.split import SPLITS, rows_per_split
 from recnas.data.prepare.vocabulary import count_keys
 from recnas.data.raw.id_table import BucketTable, HashTable, Ids, read_id_table
 from recnas.data.raw.sources import Source, block_at
-from recnas.data.schema import DenseField
+from recnas.data.schema import Schema
 from recnas.errors import RecnasError
 
 ENTRY = "entry.json"
@@ -126,7 +126,7 @@ class Encode:
     rule: SplitRule
     parts: Path
     vocab: Path
-    dense: tuple[DenseField, ...]
+    schema: Schema
     sparse: dict[str, HashTable | BucketTable | None]  # by column; None: in its vocabulary
     weighted: bool
     job: str  # unique: tables of another job must not be taken for ours
@@ -139,9 +139,9 @@ class Encode:
         split = self.rule.split(chunk, ref.first_row)
         rows = rows_per_split(split).tolist()
         own = self.parts / f".{ref.path.stem}-{uuid.uuid4().hex[:8]}"
-        files = SplitFiles.allocate(own, rows, len(self.dense), len(self.sparse), self.weighted)
+        files = SplitFiles.allocate(own, rows, self.schema, self.weighted)
         try:
-            entry = Encoder(files, self.dense, self._tables(), self.rule.negatives).encode(
+            entry = Encoder(files, self.schema, self._tables(), self.rule.negatives).encode(
                 chunk, split, [0] * len(SPLITS)
             )
         finally:
@@ -162,9 +162,9 @@ class Encode:
         except (OSError, ValueError):
             entry = None
         if entry is not None:
-            files = SplitFiles.allocate(final, entry["rows"], len(self.dense), len(self.sparse), self.weighted)
+            files = SplitFiles.allocate(final, entry["rows"], self.schema, self.weighted)
             try:
-                if Encoder(files, self.dense, dict.fromkeys(self.sparse)).is_written(entry, [0] * len(SPLITS)):  # type: ignore[arg-type]
+                if Encoder(files, self.schema, dict.fromkeys(self.sparse)).is_written(entry, [0] * len(SPLITS)):  # type: ignore[arg-type]
                     return entry
             finally:
                 files.close()

@@ -364,3 +364,19 @@ def test_a_log_of_a_team(spark, tmp_path: Path, protocol: str):
         ]
         assert same(*two)
         assert two[0].schema.table_rows > local.schema.table_rows
+
+
+@needs_java
+def test_several_labels(spark, tmp_path: Path):
+    rows = [f"{i % 3 % 2},{i % 6 // 5},{i * 37 % 101},user {i * i % 11}\n" for i in range(900)]
+    (tmp_path / "log.csv").write_text("".join(rows))
+    (tmp_path / "r.yaml").write_text(
+        'name: both\nseparator: ","\ncolumns: [click, bought, a, u]\nlabels: [{column: click}, {column: bought, weight: 2}]\n'
+        "dense: [{columns: [a]}]\nsparse: [{columns: [u]}]\n"
+    )
+    made = [
+        prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / engine, engine=engine)
+        for engine in ("local", "spark")
+    ]
+    assert same(*made)
+    assert np.asarray(made[1].array("train", "label")).shape == (made[1].rows("train"), 2)
