@@ -61,9 +61,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.data.prepared import PreparedData
+    from recnas.data.rolling import RollingData
     from recnas.jobs.compare.configured import compare_configured
 
     config = _config(args)
+    if (rolling := RollingData.find(config.data)) is not None:
+        from recnas.cli.rolling import show
+        from recnas.jobs.rolling import compare_rolling
+
+        return show(compare_rolling(config, rolling, args.out, args.keep, execution(args)), args.out, args.json)
     board = compare_configured(config, PreparedData.open(str(config.data)), args.out, args.keep, execution(args))
     if args.json:
         print_json(board.to_json())

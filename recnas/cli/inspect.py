@@ -65,6 +65,8 @@ def show(summary: dict[str, Any]) -> None:
             f"{summary['left_out']:,} training rows without a click were left out (negatives); those that were kept have the "
             "weight of all\n"
         )
+    if summary["later"]:
+        print(f"{summary['later']:,} rows are later than this origin's test window and were not read\n")
     rates = summary["click_rate"]
     several = summary["label_rates"] or {"click rate": rates}
     shown = {

@@ -54,8 +54,10 @@ def prepared_options(recipe: Recipe, options: PrepareOptions, protocol: str, sou
     chosen = {
         name: value
         for name, value in asdict(options).items()
-        if name not in ("side", "protocol", "shares", "like", "extend")
+        if name not in ("side", "protocol", "shares", "like", "extend", "origins", "window", "origin")
     }
+    if protocol == "rolling":
+        chosen |= {**options.rolling(recipe).model_dump(), "origin": options.origin}
     if options.takes_shares(protocol):
         chosen["shares"] = list(options.shares_of(recipe))
     chosen["with_columns"] = list(options.with_columns)
@@ -115,6 +117,13 @@ def _row_shape(array: str, schema: Schema) -> tuple[int, ...]:
     return {"dense": (schema.n_dense,), "ids": (schema.n_sparse,), "label": several, "weight": ()}[array]
 
 
+def _rolling(path: Path, names: list[str]) -> DataError:
+    return DataError(
+        f"{path} holds {len(names)} origins of a rolling split, and one is needed here.",
+        f"Name one, such as the last: {path / names[-1]}. (recnas search and recnas compare take the whole folder.)",
+    )
+
+
 class PreparedData:
     """Read access to a prepared folder."""
 
@@ -139,6 +148,8 @@ class PreparedData:
             )
         try:
             manifest = read_json(path / MANIFEST)
+            if isinstance(manifest, dict) and "origins" in manifest:
+                raise _rolling(path, manifest["origins"])
             schema = Schema.from_dict(read_json(path / "schema.json"))
         except (FileNotFoundError, NotADirectoryError) as error:
             what = (
@@ -288,6 +299,7 @@ class PreparedData:
             "rows_in": manifest["rows_in"],
             "rejects": manifest["rejects"],
             "left_out": manifest.get("left_out"),
+            "later": manifest.get("later"),
             "rows": manifest["rows"],
             "click_rate": manifest["click_rate"],
             "label_rates": manifest.get("label_rates"),

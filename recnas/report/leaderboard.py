@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from recnas.bench.floor import NO_BETTER
-from recnas.report.stats import mean_interval
+from recnas.bench.intervals import mean_interval
 from recnas.report.table import Column, Row, Table
 from recnas.runs.records import Metrics, SeedTraining
 from recnas.runs.results import ComparedModel, Spread

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from recnas.data.prepared import SIGNATURE, PreparedData
+from recnas.data.rolling import RollingData
 from recnas.errors import DataError, RecnasError, RunError
 from recnas.files import read_json, sha256_file
 from recnas.runs.checks import has_check
@@ -92,6 +93,12 @@ def kind_of(path: Path) -> str:
 
 
 def _data(report: Report, path: Path, replay: bool) -> None:
+    with report.look(path):
+        rolling = RollingData.find(path)
+        if rolling is not None:
+            for origin in rolling.origins:
+                _data(report, origin.path, replay)
+            return
     with report.look(path):
         data = PreparedData.open(path)
         report.checked += len(data.manifest["checksums"])

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile, write_arrays
+from recnas.data.prepare.split import BY_INSTANT
 from recnas.data.raw.joins import Side
 from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, rows_of_batch
@@ -84,7 +85,7 @@ class ChunkWriter:
             arrays["line"] = chunk.line.astype(np.uint32)
         if chunk.time is not None:
             arrays["day"] = (chunk.time // DAY).astype(np.int32)
-            if self.protocol == "time-ratio":
+            if self.protocol in BY_INSTANT:
                 arrays["second"] = chunk.time
         if chunk.group is not None:
             arrays["group"] = chunk.group

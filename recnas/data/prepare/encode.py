@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile, crc32
-from recnas.data.prepare.split import LEFT_OUT, SPLITS, TRAIN, rows_per_split
+from recnas.data.prepare.split import LATER, LEFT_OUT, SPLITS, TRAIN, rows_per_split
 from recnas.data.raw.id_table import Ids
 from recnas.data.raw.inputs import dense_inputs, id_inputs
 from recnas.data.raw.recipe import Recipe
@@ -113,7 +113,8 @@ class Encoder:
             part: dict[str, np.ndarray] = {name: array[start : start + count] for name, array in arrays.items()}
             parts.append({"crc": self._write(s, int(offsets[s]), part), **_facts(part)})
             start += count
-        return {"rows": counts, "splits": parts}
+        later = int(np.count_nonzero(split == LATER))
+        return {"rows": counts, "splits": parts, **({"later": later} if later else {})}
 
     def _weights(self, chunk: ArrayFile, label: np.ndarray, split: np.ndarray) -> np.ndarray:
         """Of every row: its own, and a row that was kept for others like it counts for them too. So the loss is that of all
@@ -174,7 +175,7 @@ def keys_to_count(chunk: ArrayFile, name: str, split: np.ndarray, every_split: b
     keys = chunk.read(f"key:{name}")
     missing = read_missing(chunk, name, len(keys))
     keys = keys[: len(split)]
-    chosen = split != LEFT_OUT if every_split else split == TRAIN
+    chosen = split < LEFT_OUT if every_split else split == TRAIN
     return keys[chosen if missing is None else chosen & ~missing[: len(split)]]
 
 

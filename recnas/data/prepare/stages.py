@@ -27,7 +27,7 @@ from recnas.data.prepare.first_day import FirstDay
 from recnas.data.prepare.folder import check_disk, open_work
 from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.publish import Finisher, write_rejects
-from recnas.data.prepare.split import SPLITS, TRAIN, RowsOfChunk, Shares, assign_split, rows_per_split, thinned
+from recnas.data.prepare.split import SPLITS, TRAIN, Ends, RowsOfChunk, Shares, assign_split, rows_per_split, thinned
 from recnas.data.prepare.vocab_files import write_vocabulary
 from recnas.data.prepare.vocabulary import count_keys, keep_frequent
 from recnas.data.prepared import PreparedData
@@ -85,6 +85,13 @@ class Preparation:
     def shares(self) -> Shares:
         return self.options.shares_of(self.recipe)
 
+    @property
+    def ends(self) -> Ends | None:
+        """Of the origin of a rolling split."""
+        if self.protocol != "rolling" or self.options.origin is None:
+            return None
+        return self.options.rolling(self.recipe).ends(self.options.origin)
+
     def run(self) -> PreparedData:
         columns = self._check_sources()
         self._open_work()
@@ -128,8 +135,11 @@ class Preparation:
         facts = {"rows_in": state.rows_in, "rejects": state.rejects, "columns": list(state.columns)}
         if self.base is not None:
             facts["lineage"] = self.base.data.lineage
+        later = sum(entry.get("later", 0) for entry in entries)
+        if self.protocol == "rolling":
+            facts["later"] = later
         if self.recipe.negatives is not None:
-            facts["left_out"] = state.rows_in - state.rejects - sum(sum(entry["rows"]) for entry in entries)
+            facts["left_out"] = state.rows_in - state.rejects - sum(sum(entry["rows"]) for entry in entries) - later
         finisher = Finisher(
             self.out, self.work, schema, summaries, self.recipe.weighs_rows, self.threads, self.progress
         )
@@ -211,7 +221,7 @@ class Preparation:
         ]
         days = self.recipe.time.days if self.recipe.time else None
         index = Path(self.options.split_index) if self.options.split_index else None
-        splits = assign_split(self.protocol, self.options.seed, rows, days, index, state.starts, self.shares)
+        splits = assign_split(self.protocol, self.options.seed, rows, days, index, state.starts, self.shares, self.ends)
         splits = [thinned(split, some, self.options.seed, self.recipe.negatives) for split, some in zip(splits, rows)]
         check_train_rows(_rows_per_split(splits)[TRAIN])
         if self.recipe.weight is not None:

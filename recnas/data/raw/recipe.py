@@ -28,6 +28,7 @@ from recnas.data.raw.sections import (
     Join,
     Label,
     OneOfLabels,
+    Rolling,
     SparseGroup,
     Standardise,
     TimeOrder,
@@ -70,12 +71,13 @@ class Recipe(Grown):
     min_count: int = Field(1, ge=1)
     protocol: str = "random-8-1-1"
     shares: tuple[float, float, float] | None = None  # of train, valid and test, for protocols that take any
+    rolling: Rolling | None = None  # for the protocol rolling
     group: str | None = None  # column whose values are never in two splits, for the protocol group
     negatives: float | None = Field(None, gt=0, lt=1)  # share of the training rows without a click that are kept
     expected_rows: int | None = None
     source: str = ""  # where the raw file comes from, for people
 
-    later = ("labels", "weight", "shares", "group", "negatives", "line_breaks", "partitions")
+    later = ("labels", "rolling", "weight", "shares", "group", "negatives", "line_breaks", "partitions")
     _shares = field_validator("shares")(check_shares)
     _expand = field_validator("columns", mode="before")(expand_names)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_serializer, model_validator
@@ -79,6 +80,28 @@ def check_shares(shares: tuple[float, float, float] | None) -> tuple[float, floa
     if shares is not None and (min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9):
         raise ValueError("must be three numbers above 0 that add up to 1: of train, validation and test")
     return shares
+
+
+class Rolling(Settings):
+    """Of the protocol `rolling`: how many origins, and the share of all rows in each window."""
+
+    origins: int = Field(3, ge=1, le=100)
+    window: float = Field(0.1, gt=0, lt=0.5)
+
+    @model_validator(mode="after")
+    def _leaves_rows_to_train_on(self) -> Rolling:
+        if (self.origins + 1) * Fraction(str(self.window)) >= 1:
+            raise ValueError(
+                f"{self.origins} origins with windows of {self.window:g} leave the first one no training rows: "
+                "(origins + 1) x window must be below 1"
+            )
+        return self
+
+    def ends(self, origin: int) -> tuple[Fraction, Fraction, Fraction]:
+        """Shares of all rows up to the end of train, valid and test, of the `origin`-th from 1."""
+        window = Fraction(str(self.window))
+        end = 1 - (self.origins - origin) * window
+        return end - 2 * window, end - window, end
 
 
 def _check_zone(zone: str | None) -> str | None:

@@ -106,6 +106,7 @@ class SparkPreparation(Preparation):
             state.starts,
             shares=self.shares,
             negatives=self.recipe.negatives,
+            ends=self.ends,
         )
 
     def _make_chunks(self, writer: ChunkWriter, on_chunk: Callable[[int, ArrayFile, int], bool]) -> None:
