@@ -11,6 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -81,6 +82,8 @@ class BatchLoader:
         # Plain arrays over the maps: slicing the memmap subclass costs several microseconds each time.
         arrays: list[Any] = [data.array(split, name) for name in data.arrays]
         self._arrays = tuple(one if isinstance(one, PaddedIds) else np.asarray(one) for one in arrays)
+        labels = data.schema.labels
+        self._label_weights = torch.tensor([label.weight for label in labels]) if labels else None
         self._epoch = 0
         self._batch = 0  # of this worker, within the epoch
 
@@ -127,6 +130,13 @@ class BatchLoader:
     def _cut(self, number: int, rows: Callable[[int, int], Batch]) -> Batch:
         """Batch `number`, or this worker's share of it; `rows(start, stop)` reads."""
         start, stop = number * self.batch_size, min((number + 1) * self.batch_size, self.rows)
+        return self._shared(start, stop, self._with_label_weights(rows))
+
+    def _with_label_weights(self, rows: Callable[[int, int], Batch]) -> Callable[[int, int], Batch]:
+        weights = self._label_weights
+        return rows if weights is None else lambda *ends: replace(rows(*ends), label_weights=weights)
+
+    def _shared(self, start: int, stop: int, rows: Callable[[int, int], Batch]) -> Batch:
         if self.share is None:
             return rows(start, stop)
         first, last = share_of(start, stop, *self.share)

@@ -242,7 +242,8 @@ def _number(field: DenseField, value: float) -> str | None:
 
 
 def _line(recipe: Recipe, columns: list[str], row: Row, labelled: bool) -> str:
-    unread = [recipe.label.column, *([recipe.weight.column] if recipe.weight is not None else [])]
+    labels = [label.column for label in recipe.every_label]
+    unread = [*labels, *([recipe.weight.column] if recipe.weight is not None else [])]
     cells = [row.get(name) or "" for name in columns if labelled or name not in unread or name in row]
     line = _joined(recipe, cells)
     assert len(cells_of(line, recipe)) == len(cells)

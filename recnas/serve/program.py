@@ -3,7 +3,8 @@
     pt2    torch.export, loaded with torch.export.load: needs torch only
     onnx   ONNX, for onnxruntime and what else reads it; needs the packages of the extra `export`
 
-Both take `dense [B, I]` float32 and `ids [B, F]` int64 (with columns of several values: `[B, n_ids]`, padded) for any B, and give `probability [B]`.
+Both take `dense [B, I]` float32 and `ids [B, F]` int64 (with columns of several values: `[B, n_ids]`, padded) for any B, and give `probability [B]`, of several labels
+`[B, L]`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Scorer(nn.Module):
             self.register_buffer(self._names[name], parameter.detach())
 
     def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
-        """`[B]`. An id that no value has, as of a newer vocabulary, counts as unknown."""
+        """`[B]` or `[B, L]`. An id that no value has, as of a newer vocabulary, counts as unknown."""
         (network,), tables = self._network, self._tables
         known = torch.where((ids >= 0) & (ids < self.known_rows), ids, UNKNOWN_ID)
         embedded = tables.read([self._stack(name) for name in self._stacks], tables.row_map.fold(known))

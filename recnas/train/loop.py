@@ -253,7 +253,7 @@ class Trainer:
         lookup = self.embeddings.begin(batch.ids)
         with self.autocast():
             logits = network(batch.dense, lookup.leaf)
-        loss = click_loss(logits.float(), batch.label, batch.weight)
+        loss = click_loss(logits.float(), batch.label, batch.weight, batch.label_weights)
         loss.backward()
         self._look_at(loss)
         scale: Scale = 1.0

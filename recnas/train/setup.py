@@ -61,6 +61,7 @@ def net_shape(schema: Schema, settings: TrainSettings) -> NetShape:
         width=settings.embeddings.width,
         layernorm=settings.layernorm,
         activation=settings.activation,
+        labels=schema.n_labels,
     )
 
 
@@ -289,8 +290,8 @@ def new_trainer(
     """
     if data is not None:
         rows = next(BatchLoader(data, "train", START_ROWS).epoch()).to(device)
-        logit = click_logit(data.manifest["click_rate"]["train"], data.rows("train"))
-        start_at(trainee, logit, rows.dense, embeddings.lookup(rows.ids), rows.weight)
+        logits = [click_logit(rate, data.rows("train")) for rate in data.label_rates("train")]
+        start_at(trainee, logits, rows.dense, embeddings.lookup(rows.ids), rows.weight)
     make = RankTrainer if current_ranks().several else Trainer
     return make(trainee, embeddings, loader, settings, steps or steps_of(loader, settings), device)
 

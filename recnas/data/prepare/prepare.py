@@ -98,6 +98,11 @@ def prepare(
             raise
 
 
+def recipe_of(name: str | None, options: PrepareOptions) -> Recipe:
+    """What a preparation goes by."""
+    return _recipe(name, FirstDay.of(options))
+
+
 def _recipe(name: str | None, base: FirstDay | None) -> Recipe:
     if base is not None and name is not None:
         raise ConfigError(

@@ -126,11 +126,7 @@ class Finisher:
         self.progress.end()
 
     def _array_files(self) -> list[str]:
-        return [f"{split}/{name}" for split in SPLITS for name in array_files(self.weighted, self._bags).values()]
-
-    @property
-    def _bags(self) -> list[str]:
-        return [field.name for field in self.schema.bags]
+        return [f"{split}/{name}" for split in SPLITS for name in array_files(self.schema, self.weighted).values()]
 
     def _fingerprint(self, checksums: dict[str, str], vocabulary: dict[str, str]) -> str:
         """Of what a model sees: the arrays, the schema, and the values behind the ids."""
@@ -147,14 +143,19 @@ class Finisher:
 
         names = [column.name for column in self.schema.sparse]
         clicks = [sum(entry["splits"][s]["clicks"] for entry in entries) for s in range(len(SPLITS))]
+        rates = [
+            [n / count for n in total(s, "clicks_of")] if count and self.schema.labels else []
+            for s, count in enumerate(rows)
+        ]
         return {
             "rows": dict(zip(SPLITS, rows)),
             "click_rate": {split: (clicks[s] / rows[s] if rows[s] else None) for s, split in enumerate(SPLITS)},
+            **self._label_rates(rates),
             "dense": {field.name: asdict(s) for field, s in zip(self.schema.dense, self.summaries)},
             "cardinality": {column.name: column.rows for column in self.schema.sparse},
             "unknown": {split: dict(zip(names, total(s, "unknown"))) for s, split in enumerate(SPLITS)},
             "missing": {split: dict(zip(names, total(s, "missing"))) for s, split in enumerate(SPLITS)},
-            **({"bags": self._bag_facts(entries)} if self._bags else {}),
+            **({"bags": self._bag_facts(entries)} if self.schema.bags else {}),
         }
 
     def _bag_facts(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
@@ -165,9 +166,20 @@ class Finisher:
                     what: sum(entry["splits"][s]["bags"][name][what] for entry in entries)
                     for what in ("values", "unknown", "cut", "cut_rows", "empty_rows")
                 }
-                for name in self._bags
+                for name in self.schema.bag_names
             }
             for s, split in enumerate(SPLITS)
+        }
+
+    def _label_rates(self, rates: list[list[float]]) -> dict[str, Any]:
+        """By label and split, where there are several; `click_rate` is that of the first."""
+        if not self.schema.labels:
+            return {}
+        return {
+            "label_rates": {
+                label.name: {split: rates[s][place] if rates[s] else None for s, split in enumerate(SPLITS)}
+                for place, label in enumerate(self.schema.labels)
+            }
         }
 
     def _weights(self, rows: list[int]) -> dict[str, Any]:
@@ -179,22 +191,26 @@ class Finisher:
             return {}
         sums = {}
         for split, count in zip(SPLITS, rows):
-            total = clicked = squares = 0.0
+            total = squares = 0.0
+            clicked = np.zeros(self.schema.n_labels)
             names = ("weight", "label")
             for weight, label in zip(
                 *(read_blocks(self.done, split, name, count, self.schema, _PARQUET_ROWS) for name in names)
             ):
                 total += float(weight.sum(dtype=np.float64))
-                clicked += float(np.where(label == 1, weight, 0).sum(dtype=np.float64))
+                for place, column in enumerate(label.reshape(len(weight), -1).T):
+                    clicked[place] += float(np.where(column == 1, weight, 0).sum(dtype=np.float64))
                 squares += float(np.square(weight, dtype=np.float64).sum())
             sums[split] = total, clicked, squares
+        rates_of = {s: [float(c) / total for c in clicked] if total else [] for s, (total, clicked, _) in sums.items()}
         return {
             "weight": {split: total for split, (total, _, _) in sums.items()},
             # How many rows of one weight would tell a mean as well (Kish).
             "effective_rows": {
                 split: total**2 / squares if squares else 0.0 for split, (total, _, squares) in sums.items()
             },
-            "click_rate": {split: clicked / total if total else None for split, (total, clicked, _) in sums.items()},
+            "click_rate": {split: rates[0] if rates else None for split, rates in rates_of.items()},
+            **self._label_rates(list(rates_of.values())),
         }
 
     def _repeated(self, rows: list[int]) -> float:
@@ -213,7 +229,8 @@ class Finisher:
         inputs = [*(column.name for column in self.schema.dense), *(column.name for column in self.schema.sparse)]
         # A column that is the weight and an input occurs twice, the second time as models are given it.
         weight = [("row_weight" if "weight" in inputs else "weight", pa.float32())] if self.weighted else []
-        fields = [("label", pa.int8()), *weight]
+        labels = [f"label_{label.name}" for label in self.schema.labels] or ["label"]
+        fields = [*((name, pa.int8()) for name in labels), *weight]
         fields += [(column.name, pa.float32()) for column in self.schema.dense]
         fields += [(column.name, pa.list_(pa.int32()) if column.bag else pa.int32()) for column in self.schema.sparse]
         schema = pa.schema(fields)
@@ -229,7 +246,12 @@ class Finisher:
         ) as writer:
             for label, dense, ids, *weights in zip(*blocks):
                 single = ids[:, : self.schema.n_single]
-                columns = [label, *weights, *np.ascontiguousarray(dense.T), *np.ascontiguousarray(single.T)]
+                columns = [
+                    *np.ascontiguousarray(label.reshape(len(ids), -1).T),
+                    *weights,
+                    *np.ascontiguousarray(dense.T),
+                    *np.ascontiguousarray(single.T),
+                ]
                 arrays_of = [pa.array(column) for column in columns]
                 for number in range(self.schema.n_single, self.schema.n_sparse):
                     arrays_of.append(_lists(ids[:, self.schema.id_columns(number)]))

@@ -44,7 +44,7 @@ class EncodedRows:
     line: np.ndarray  # [n] int64, rising
     dense: np.ndarray  # [n, I] float32
     ids: np.ndarray  # [n, F] int64, with bags as in a batch
-    label: np.ndarray | None  # [n] float32, NaN where it cannot be read; None without a label column
+    label: np.ndarray | None  # [n] float32, NaN where it cannot be read, of several [n, L]; None without label columns
     weight: np.ndarray | None  # the same; None unless every file has the column of weights
     bad: list[BadLine]
     bytes: int
@@ -100,8 +100,11 @@ class RawEncoder:
 
     @property
     def labelled(self) -> bool:
-        """Whether any file has the label column."""
-        return any(self.recipe.label.column in columns for columns in self.columns)
+        """Whether any file has the label columns."""
+        return any(self._has_labels(columns) for columns in self.columns)
+
+    def _has_labels(self, columns: tuple[str, ...]) -> bool:
+        return all(label.column in columns for label in self.recipe.every_label)
 
     @property
     def weighted(self) -> bool:
@@ -133,7 +136,6 @@ class RawEncoder:
         return with_partitions(rows, mine) if mine else rows
 
     def _encode(self, columns: tuple[str, ...], rows: RawRows, size: int) -> EncodedRows:
-        rule = self.recipe.label
         n = len(rows.line)
         absent = Typed(np.zeros(n), np.zeros(n, bool), np.zeros(n, bool))
 
@@ -142,9 +144,11 @@ class RawEncoder:
 
         chunk = parse_rows(self.recipe, self.inputs, rows._replace(read=read_input), self.sides)
         label = None
-        if rule.column in columns:
-            typed = rows.read(rule.column, "label" if rule.at_least is None else "number", None)
-            label = _label(rule, typed)[np.searchsorted(rows.line, chunk.line)]
+        if self._has_labels(columns):
+            rules = self.recipe.every_label
+            read = [rows.read(rule.column, "label" if rule.at_least is None else "number", None) for rule in rules]
+            found = [_label(rule, typed) for rule, typed in zip(rules, read)]
+            label = (np.stack(found, 1) if len(rules) > 1 else found[0])[np.searchsorted(rows.line, chunk.line)]
         weight = None
         for name in self._read_weight:
             weight = weights_or_nan(rows.read(name, "number", None))[np.searchsorted(rows.line, chunk.line)]
@@ -181,7 +185,8 @@ class RawEncoder:
 
     def _needed(self) -> list[str]:
         """Raw columns that are read, the label included."""
-        return list(dict.fromkeys([self.recipe.label.column, *self.recipe.in_files(self.inputs)]))
+        labels = [label.column for label in self.recipe.every_label]
+        return list(dict.fromkeys([*labels, *self.recipe.in_files(self.inputs)]))
 
     def _columns(self, source: Source) -> tuple[str, ...]:
         """Raw columns of a file in order. Those that are only needed for training may be absent."""
@@ -199,9 +204,9 @@ class RawEncoder:
             # As the training file, or without its label (and weight), or only with what the model reads; the usual
             # number of cells decides, as any single line may be a bad one.
             usual = Counter(map(len, lines)).most_common(1)[0][0] if lines else 0
-            every = self.recipe.columns
+            every, labels = self.recipe.columns, [label.column for label in self.recipe.every_label]
             for kept in (
-                tuple(name for name in every if name not in (self.recipe.label.column, self._weight) or name in inputs),
+                tuple(name for name in every if name not in (*labels, self._weight) or name in inputs),
                 tuple(name for name in every if name in inputs),
             ):
                 if usual == len(kept) != len(every):
