@@ -110,6 +110,8 @@ def rows_of_batch(batch: pa.RecordBatch) -> RawRows:
         array = batch.column(name)
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
+        if array.null_count == len(array) or pa.types.is_integer(array.type):  # no values, or one in every cell
+            array = array.cast(pa.string())
         if _is_text(array.type):
             return pieces_of_cells(cells_of_array(array), column)
         if not is_list(array.type):
