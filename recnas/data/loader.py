@@ -158,15 +158,19 @@ class _ShuffledOrder:
         # One permutation serves every pool of the epoch: their rows differ, so their mixtures do too.
         self.within = rng.permutation(POOL_ROWS)
         whole = len(self.blocks) * BLOCK_ROWS
-        self.tails = [array[whole:rows] for array in arrays]
         # The same memory for every pool, so that it stays in the cache.
-        self.pools = [np.empty((POOL_ROWS, *array.shape[1:]), dtype=array.dtype) for array in arrays]
+        self.padded = next((array for array in arrays if isinstance(array, PaddedIds)), None)
+        single = [array.single if isinstance(array, PaddedIds) else array for array in arrays]
+        self.pools = [np.empty((POOL_ROWS, *array.shape[1:]), dtype=array.dtype) for array in single]
         self.block_copies = [
             (_as_values(array[:whole], BLOCK_ROWS), _as_values(pool, BLOCK_ROWS))
-            for array, pool in zip(arrays, self.pools)
-            if not isinstance(array, PaddedIds)
+            for array, pool in zip(single, self.pools)
         ]
-        self.padded = [(array, pool) for array, pool in zip(arrays, self.pools) if isinstance(array, PaddedIds)]
+        self.tails = [array[whole:rows] for array in single]
+        self.tail = (whole, rows)
+        if self.padded is not None:  # a pool of the places of bags, behind the others
+            places = self.padded.shape[1] - self.padded.single.shape[1]
+            self.pools.append(np.empty((POOL_ROWS, places), dtype=np.int32))
         self.row_values = [_as_values(pool, 1) for pool in self.pools]
         self.number = -1
 
@@ -181,7 +185,10 @@ class _ShuffledOrder:
             order = self.order[start - number * POOL_ROWS : end - number * POOL_ROWS]
             parts.append([self._rows(k, order) for k in range(len(self.pools))])
             start = end
-        return _batch(*parts[0]) if len(parts) == 1 else _batch(*(np.concatenate(arrays) for arrays in zip(*parts)))
+        arrays = parts[0] if len(parts) == 1 else [np.concatenate(pieces) for pieces in zip(*parts)]
+        if self.padded is not None:
+            arrays[1] = np.concatenate([arrays[1], arrays.pop()], axis=1, dtype=np.int64)
+        return _batch(*arrays)
 
     def _rows(self, k: int, order: np.ndarray) -> np.ndarray:
         pool, values = self.pools[k], self.row_values[k]
@@ -196,14 +203,15 @@ class _ShuffledOrder:
             if source is not None and target is not None and len(blocks):
                 # Blocks are known to be in range; `clip` only spares numpy a second copy.
                 source.take(blocks, out=target[: len(blocks)], mode="clip")
-        for ids, pool in self.padded:
-            for place, block in enumerate(blocks.tolist()):
-                into = pool[place * BLOCK_ROWS : (place + 1) * BLOCK_ROWS]
-                ids.read_into(block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS, into)
         if held < POOL_ROWS:
             for pool, tail in zip(self.pools, self.tails):
                 pool[held : held + len(tail)] = tail
             held += len(self.tails[0])
+        if self.padded is not None and held:
+            spans = [(block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS) for block in blocks.tolist()]
+            if held > len(blocks) * BLOCK_ROWS:
+                spans.append(self.tail)
+            self.padded.places_into(spans, self.pools[-1][:held])
         self.order = self.within if held == POOL_ROWS else self.within[self.within < held]
         self.number = number
 

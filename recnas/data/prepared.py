@@ -89,7 +89,9 @@ def open_bag(folder: Path, split: str, field: SparseField, rows: int, values: in
     assert field.bag is not None
     of_values, of_ends = bag_files(field.name)
     ends = _mapped(folder, split, of_ends, "<i8", (rows,))
-    return BagArray(_mapped(folder, split, of_values, "<i4", (values,)), ends, field.bag.length)
+    mapped = _mapped(folder, split, of_values, "<i4", (values,))
+    # Plain arrays over the maps: slicing the memmap subclass costs several microseconds each time.
+    return BagArray(np.asarray(mapped), np.asarray(ends), field.bag.length)
 
 
 def _mapped(folder: Path, split: str, name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -139,7 +141,7 @@ def _read_bags(folder: Path, split: str, field: SparseField, rows: int, size: in
             end = _read_exactly(ends, folder, "<i8", min(size, rows - start))
             places = np.empty((len(end), field.bag.length), dtype=np.int32)
             held = _read_exactly(values, folder, "<i4", int(end[-1]) - before)
-            pad_into(places, held, np.diff(end, prepend=before))
+            pad_into(places, 0, field.bag.length, held, np.diff(end, prepend=before))
             before = int(end[-1])
             yield places
 

@@ -55,6 +55,7 @@ class _Writer:
         self.left_out: list[str] = []
         self.dense: dict[str, list[str]] = defaultdict(list)  # keys of a group -> its columns
         self.sparse: dict[str, list[str]] = defaultdict(list)
+        self.bags: dict[str, list[str]] = defaultdict(list)
         self.derived: list[str] = []
         self.time = ""
         self.users: list[str] = []
@@ -63,6 +64,9 @@ class _Writer:
                 self._place(column)
 
     def _place(self, column: ColumnFacts) -> None:
+        if (keys := _several(column)) is not None and not name_fault(column.name):
+            self.bags[keys].append(column.name)
+            return
         why = self._useless(column)
         if why:
             self.left_out.append(f"#   {column.name}: {why}")
@@ -165,6 +169,13 @@ class _Writer:
                 "sparse:",
             ]
             lines += [_group(names, keys) for keys, names in self.sparse.items()] + self.derived
+        if self.bags:
+            lines += [
+                "",
+                "# Several categories in a cell. sequences instead of bags: if their order matters, the newest at the end.",
+                "bags:",
+                *(_group(names, keys) for keys, names in self.bags.items()),
+            ]
         if self.left_out:
             lines += ["", "# Left out, or to be looked at:", *self.left_out]
         lines += ["", "# Values seen less often in training share one id.", f"min_count: {2 if rows >= 10_000 else 1}"]
@@ -206,6 +217,21 @@ def _label(columns: list[ColumnFacts], wanted: str | None, source: Source) -> Co
         f"No column of {source.path} holds two values such as 0 and 1, so it cannot be told what a click is.",
         f"Say it: recnas datasets guess {source.path} --label COLUMN. Of a column of numbers the upper half counts as clicks.",
     )
+
+
+def _several(column: ColumnFacts) -> str | None:
+    """The keys of a group of bags, if cells seem to hold several values. Commas, spaces, and semicolons beside spaces are
+    in ordinary text too."""
+    if column.lists:
+        whole = column.known and column.integers == column.known
+        return ("kind: int" if whole else "") if column.known and not column.unreadable else None
+    if not column.known or column.numbers == column.known:
+        return None
+    for mark in "|;":
+        having = [text for text in column.values if mark in text]
+        if len(having) >= max(2, len(column.values) / 2) and (mark == "|" or not any(" " in text for text in having)):
+            return f'separator: "{mark}"'
+    return None
 
 
 def _binary(column: ColumnFacts) -> bool:

@@ -175,7 +175,9 @@ class RawEncoder:
             assert field.bag is not None
             bag = chunk.bags[field.name]
             padded = np.empty((len(ids), field.bag.length), dtype=np.int64)
-            pad_into(padded, self.tables[field.name].look_up(bag.keys), bag.counts)
+            pad_into(
+                padded, 0, field.bag.length, self.tables[field.name].look_up(bag.keys), bag.counts.astype(np.int64)
+            )
             places.append(padded)
         return np.concatenate(places, axis=1)
 

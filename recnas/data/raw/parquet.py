@@ -48,7 +48,7 @@ def parquet_batches(source: Source, columns: list[str], rows: int) -> Iterator[p
 def _fewer(file: pq.ParquetFile, columns: list[str], rows: int) -> int:
     """How many rows are read at a time: fewer where lists hold many values on average."""
     about, held = file.metadata, 0
-    if not any(_is_list(file.schema_arrow.field(name).type) for name in columns):
+    if not any(is_list(file.schema_arrow.field(name).type) for name in columns):
         return rows
     for group in range(about.num_row_groups):
         for number in range(about.num_columns):
@@ -110,9 +110,11 @@ def rows_of_batch(batch: pa.RecordBatch) -> RawRows:
         array = batch.column(name)
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
+        if array.null_count == len(array) or pa.types.is_integer(array.type):  # no values, or one in every cell
+            array = array.cast(pa.string())
         if _is_text(array.type):
             return pieces_of_cells(cells_of_array(array), column)
-        if not _is_list(array.type):
+        if not is_list(array.type):
             raise DataError(
                 f"Column {name} is of type {array.type}, and the recipe says that its cells hold several values.",
                 "Write lists or text to the Parquet file, or name the column under sparse in the recipe.",
@@ -127,7 +129,7 @@ def rows_of_batch(batch: pa.RecordBatch) -> RawRows:
     return RawRows(np.arange(batch.num_rows), batch.num_rows, read, show, [], pieces)
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
