@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def show(summary: dict[str, Any]) -> None:
+    from recnas.data.prepared import vector_lines
     from recnas.progress import human_bytes
 
     print(f"{summary['path']}: {summary['recipe']}, {summary['protocol']}, fingerprint {summary['fingerprint'][:16]}")
@@ -103,6 +104,8 @@ def show(summary: dict[str, Any]) -> None:
             ["column", "table rows", f"memory at {width}", "missing", "unknown train", "valid", "test"],
         )
     )
+    for line in vector_lines(summary["vectors"]):
+        print(line)
     if summary["warnings"]:
         print()
     for warning in summary["warnings"]:

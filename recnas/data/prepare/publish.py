@@ -95,7 +95,7 @@ class Finisher:
         digests = {name: future.result() for name, future in vocabulary.items()}
         manifest = {
             "format": FORMAT,
-            "fingerprint": self._fingerprint(checksums, digests),
+            "fingerprint": self._fingerprint(checksums, digests, list(facts.get("vectors", {}))),
             "vocabulary": vocabulary_id(self.schema, digests),
             **facts,
             **counts,
@@ -126,12 +126,14 @@ class Finisher:
     def _array_files(self) -> list[str]:
         return [f"{split}/{name}" for split in SPLITS for name in array_files(self.weighted).values()]
 
-    def _fingerprint(self, checksums: dict[str, str], vocabulary: dict[str, str]) -> str:
-        """Of what a model sees: the arrays, the schema, and the values behind the ids."""
+    def _fingerprint(self, checksums: dict[str, str], vocabulary: dict[str, str], vectors: list[str]) -> str:
+        """Of what a model sees: the arrays, the schema, the values behind the ids, and vectors that are given. (The directions
+        follow from these, up to rounding.)"""
         content = {
             "schema": self.schema.to_dict(),
             "vocabulary": vocabulary,
             "arrays": {name: checksums[name] for name in self._array_files()},
+            **({"vectors": {name: checksums[f"vectors/{name}.f32"] for name in vectors}} if vectors else {}),
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

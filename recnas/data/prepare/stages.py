@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,9 +28,10 @@ from recnas.data.prepare.folder import check_disk, open_work
 from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.publish import Finisher, write_rejects
 from recnas.data.prepare.split import SPLITS, TRAIN, Ends, RowsOfChunk, Shares, assign_split, rows_per_split, thinned
+from recnas.data.prepare.vectors import Vectors, write_vectors
 from recnas.data.prepare.vocab_files import write_vocabulary
 from recnas.data.prepare.vocabulary import count_keys, keep_frequent
-from recnas.data.prepared import PreparedData
+from recnas.data.prepared import PreparedData, vector_lines
 from recnas.data.raw.columns import resolve_columns
 from recnas.data.raw.dense import DenseSummary, fields_of, summarise
 from recnas.data.raw.id_table import Ids, IdTable, computed_table
@@ -71,6 +72,7 @@ class Preparation:
     threads: int
     progress: Progress
     base: FirstDay | None = None  # whose ids and statistics are kept
+    vectors: Sequence[Vectors] = ()
 
     disk_share: ClassVar[float] = 2.0  # of the text: chunks, arrays and Parquet are each at most about 0.7 of it
 
@@ -140,6 +142,12 @@ class Preparation:
             facts["later"] = later
         if self.recipe.negatives is not None:
             facts["left_out"] = state.rows_in - state.rejects - sum(sum(entry["rows"]) for entry in entries) - later
+        if self.vectors:
+            with self._nothing_kept_if_refused():
+                found = write_vectors(self.work / "done", self.vectors, self.work / "done" / "vocab")
+            facts["vectors"] = found
+            for line in vector_lines(found):
+                self.progress.say(line)
         finisher = Finisher(
             self.out, self.work, schema, summaries, self.recipe.weighs_rows, self.threads, self.progress
         )

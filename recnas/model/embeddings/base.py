@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from recnas.errors import RunError
+from recnas.model.embeddings.frozen import FrozenRows
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_optim import TableOptimizer
 
@@ -141,6 +142,8 @@ class Lookup:
         self._applied = True
         if self.leaf.grad is not None and self.leaf.numel():
             self._embeddings._update(self, scale)
+            if self._embeddings.frozen is not None:
+                self._embeddings.frozen.restore(self)
         self._kept = self._summed = None
 
 
@@ -154,6 +157,7 @@ class Embeddings(ABC):
             column name, `[rows, D]` or `[rows]`. Both alias the real memory.
         steps: how often the tables were updated.
         device: where lookups and gradients are; with `offload`, not where the tables are.
+        frozen: rows that training leaves as they are; None: it changes all.
         check_every_batch: look for ids without a row in every batch (debugging on a GPU; a CPU always does).
     """
 
@@ -166,6 +170,7 @@ class Embeddings(ABC):
         self.weights: dict[str, Tensor] = {}
         self.state: dict[str, dict[str, Tensor]] = {part: {} for part in optimizer.parts}
         self.check_every_batch = False
+        self.frozen: FrozenRows | None = None
         self._batches_seen = 0
         self._opened: list[Lookup] = []
 
@@ -193,7 +198,10 @@ class Embeddings(ABC):
         """Look up `ids [B, F]` for a training step; see the module's example."""
         folded = self._fold(ids)
         values, kept = self._open(folded)
-        return Lookup(self, folded, values, kept)
+        lookup = Lookup(self, folded, values, kept)
+        if self.frozen is not None:
+            self.frozen.guard(lookup)
+        return lookup
 
     def __call__(self, ids: Tensor) -> Tensor:
         """`ids [B, F]` to `[B, F, D]`, for loops written in the usual order:

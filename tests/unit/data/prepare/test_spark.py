@@ -398,3 +398,17 @@ def test_an_origin_of_a_rolling_split(spark, tmp_path: Path, time: str):
     ]
     assert same(*made)
     assert made[0].manifest["later"] > 100
+
+
+@needs_java
+def test_pretrained_vectors(spark, tmp_path: Path):
+    from tests.unit.data.prepare.vector_logs import RECIPE, log_of
+
+    log_of(tmp_path, 300)
+    (tmp_path / "r.yaml").write_text(RECIPE)
+    made = [
+        prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / engine, engine=engine)
+        for engine in ("local", "spark")
+    ]
+    assert same(*made)
+    assert made[1].vectors["item"]["found"] == 8
