@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--raw",
         nargs="+",
         metavar="FILE",
-        help="raw files, folders or patterns; .gz and .zst are read as they are; - is standard input",
+        help="raw files, folders or patterns, also by address (s3://, gs://, hf://); .gz and .zst are read as they are; "
+        "- is standard input",
     )
     for split, what in (("train", "training"), ("valid", "validation"), ("test", "test")):
         parser.add_argument(

@@ -28,6 +28,7 @@ from recnas.data.prepare.vocab_files import vocabulary_digest
 from recnas.data.prepared import FORMAT, MANIFEST, read_blocks, vocabulary_id
 from recnas.data.quality import Block, data_warnings, repeated_share
 from recnas.data.raw.dense import DenseSummary
+from recnas.data.raw.remote import RemotePath
 from recnas.data.raw.sources import Source
 from recnas.data.remembered import remember
 from recnas.data.schema import Schema
@@ -69,7 +70,7 @@ class Finisher:
         with ThreadPoolExecutor(self.threads, thread_name_prefix="finish") as pool:
             self.progress.phase("finish", None, "files")
             # The large source first: it takes longest and needs one thread only.
-            source_digests = [pool.submit(sha256_file, source.path) for source in sources]
+            source_digests = [pool.submit(_digest, source) for source in sources]
             exchange = [
                 pool.submit(self._write_parquet, split, count)
                 for split, count in zip(SPLITS, rows)
@@ -238,6 +239,11 @@ class Finisher:
                     *np.ascontiguousarray(ids.T),
                 ]
                 writer.write_table(pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema))
+
+
+def _digest(source: Source) -> str | None:
+    """None for a remote file, which is not fetched once more for it: its version is in its identity."""
+    return None if isinstance(source.path, RemotePath) else sha256_file(source.path)
 
 
 def write_rejects(folder: Path, sources: list[Source], chunks: list[ArrayFile], header: bool, rows_in: int) -> None:

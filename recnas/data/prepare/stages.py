@@ -156,7 +156,7 @@ class Preparation:
 
     def _expected_rows(self) -> int | None:
         """What the recipe says of its data set, unless only a part or generated rows are meant."""
-        generated = all(truth_path(source.path).exists() for source in self.sources)
+        generated = all(isinstance(s.path, Path) and truth_path(s.path).exists() for s in self.sources)
         return None if self.options.limit or generated else self.recipe.expected_rows
 
     def _check_sources(self) -> list[tuple[str, ...]]:

@@ -9,6 +9,8 @@ loses least. The directions are those of the whole file, so a later day with the
 
 from __future__ import annotations
 
+import hashlib
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +23,10 @@ import pyarrow.parquet as pq
 
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.recipe import Recipe
+from recnas.data.raw.remote import AnyPath, as_path, open_path
 from recnas.data.raw.sections import VectorFile
 from recnas.data.schema import FIRST_VALUE_ID
 from recnas.errors import DataError
-from recnas.files import sha256_file
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,13 @@ class Vectors:
     """What a file says: `values` are the ids as vocabularies write them."""
 
     rule: VectorFile
-    path: Path
+    path: AnyPath
     sha256: str
     values: pa.Array
     rows: np.ndarray  # float32 [n, V]
 
 
-def read_vectors(recipe: Recipe, beside: Path, given: Sequence[str], with_columns: tuple[str, ...]) -> list[Vectors]:
+def read_vectors(recipe: Recipe, beside: AnyPath, given: Sequence[str], with_columns: tuple[str, ...]) -> list[Vectors]:
     """Every vector file of a recipe: those `given` by path, else those in the folder `beside`."""
     return [_read(rule, recipe, beside, given) for rule in recipe.used_vectors(with_columns)]
 
@@ -59,15 +61,17 @@ def check_same_file(vectors: Sequence[Vectors], before: PreparedData) -> None:
             )
 
 
-def _read(rule: VectorFile, recipe: Recipe, beside: Path, given: Sequence[str]) -> Vectors:
-    named = [Path(path) for path in given if Path(path).name == rule.file]
+def _read(rule: VectorFile, recipe: Recipe, beside: AnyPath, given: Sequence[str]) -> Vectors:
+    named = [path for path in map(as_path, given) if path.name == rule.file]
     path = named[0] if named else beside / rule.file
     if not path.is_file():
         raise DataError(
             f"{recipe.name} has vectors of {rule.column} in {rule.file}, which is not at {path}.",
             f"Put it beside the raw file, or name it: --side path/to/{rule.file}",
         )
-    ids, rows = _of_npy(rule, path) if path.suffix == ".npy" else _of_parquet(rule, path)
+    with open_path(path) as file:
+        content = file.read()
+    ids, rows = (_of_npy if path.suffix == ".npy" else _of_parquet)(rule, path, content)
     if not len(rows) or not rows.shape[1]:
         raise DataError(f"{path} holds no vectors.", "Was the copy cut short?")
     bad = np.flatnonzero(~np.isfinite(rows).all(1))
@@ -85,12 +89,12 @@ def _read(rule: VectorFile, recipe: Recipe, beside: Path, given: Sequence[str]) 
             f"{path} has {len(often):,} ids more than once, such as {often[0]['values'].as_py()!r}.",
             f"Keep one vector for each {rule.column}.",
         )
-    return Vectors(rule, path, sha256_file(path), values, rows)
+    return Vectors(rule, path, hashlib.sha256(content).hexdigest(), values, rows)
 
 
-def _of_parquet(rule: VectorFile, path: Path) -> tuple[pa.Array, np.ndarray]:
+def _of_parquet(rule: VectorFile, path: AnyPath, content: bytes) -> tuple[pa.Array, np.ndarray]:
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(pa.BufferReader(content))
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(
             f"{path} cannot be read as Parquet: {error}.", "Vectors are in a .parquet or a .npy file."
@@ -123,9 +127,9 @@ def _of_parquet(rule: VectorFile, path: Path) -> tuple[pa.Array, np.ndarray]:
     return ids, flat.to_numpy(zero_copy_only=False).reshape(len(ids), widths[0] if widths else 0)
 
 
-def _of_npy(rule: VectorFile, path: Path) -> tuple[pa.Array, np.ndarray]:
+def _of_npy(rule: VectorFile, path: AnyPath, content: bytes) -> tuple[pa.Array, np.ndarray]:
     try:
-        array = np.load(path, allow_pickle=False)
+        array = np.load(io.BytesIO(content), allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise DataError(f"{path} cannot be read as an array of numpy: {error}.", "Write it with numpy.save.") from None
     if array.dtype.names is None and array.ndim == 2 and array.dtype.kind in "fiu":
@@ -141,7 +145,7 @@ def _of_npy(rule: VectorFile, path: Path) -> tuple[pa.Array, np.ndarray]:
     return pa.array(texts), np.ascontiguousarray(array[rule.vector], dtype=np.float32)
 
 
-def _as_values(ids: pa.Array, kind: str, rule: VectorFile, path: Path) -> pa.Array:
+def _as_values(ids: pa.Array, kind: str, rule: VectorFile, path: AnyPath) -> pa.Array:
     """Ids as the vocabulary of the column has its values."""
     if kind == "string":
         return ids.cast(pa.string())
