@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def show(summary: dict[str, Any]) -> None:
+    from recnas.data.prepared import vector_lines
     from recnas.progress import human_bytes
 
     print(f"{summary['path']}: {summary['recipe']}, {summary['protocol']}, fingerprint {summary['fingerprint'][:16]}")
@@ -107,6 +108,8 @@ def show(summary: dict[str, Any]) -> None:
     )
     if summary["bags"]:
         print("\n" + bags_table(summary))
+    for line in vector_lines(summary["vectors"]):
+        print(line)
     if summary["warnings"]:
         print()
     for warning in summary["warnings"]:

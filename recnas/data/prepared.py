@@ -265,6 +265,19 @@ class PreparedData:
         return "weight" in self.manifest
 
     @property
+    def vectors(self) -> dict[str, dict[str, Any]]:
+        """Pre-trained vectors by column: their width, how many values have one, whether they are trained."""
+        return self.manifest.get("vectors", {})
+
+    def read_vectors(self, column: str) -> tuple[np.ndarray, np.ndarray]:
+        """float32 [rows, V] in id order, NaN where there is none, and [V, V], see `prepare.vectors`."""
+        width, found = self.vectors[column]["width"], []
+        for name in (f"vectors/{column}.f32", f"vectors/{column}.basis.f32"):
+            self.check_file(name)
+            found.append(np.fromfile(self.path / name, dtype="<f4").reshape(-1, width))
+        return found[0], found[1]
+
+    @property
     def arrays(self) -> tuple[str, ...]:
         """What every split has, in the order of a `Batch`."""
         return ("dense", "ids", "label", "weight") if self.weighted else ("dense", "ids", "label")
@@ -353,6 +366,7 @@ class PreparedData:
             "rejects": manifest["rejects"],
             "left_out": manifest.get("left_out"),
             "later": manifest.get("later"),
+            "vectors": self.vectors,
             "rows": manifest["rows"],
             "click_rate": manifest["click_rate"],
             "label_rates": manifest.get("label_rates"),
@@ -381,6 +395,15 @@ class PreparedData:
             "embedding_width": width,
             "embedding_bytes": self.schema.embedding_bytes(width),
         }
+
+
+def vector_lines(vectors: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Of a manifest, in words."""
+    return [
+        f"vectors of {name}: {one['found']:,} of {one['values']:,} values have one of {one['width']} numbers in {one['file']} "
+        f"({'trained on' if one['train'] else 'frozen'}); the other {one['values'] - one['found']:,} begin as usual"
+        for name, one in vectors.items()
+    ]
 
 
 def other_options(before: dict[str, Any], wanted: dict[str, Any]) -> list[str]:

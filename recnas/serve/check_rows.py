@@ -53,6 +53,8 @@ def real_rows(data: PreparedData) -> RawRows | None:
     """Lines of the first raw file, if it is still as it was and a line alone is a row."""
     recipe, inputs = fitted_recipe(data)
     source = data.manifest["sources"][0]
+    if "modified_ns" not in source:
+        return None  # a remote file
     path = Path(source["path"])
     try:
         stat = path.stat()

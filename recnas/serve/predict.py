@@ -28,6 +28,7 @@ import torch
 
 from recnas.config import nearest
 from recnas.data.raw.encoder import EncodedRows, RawEncoder
+from recnas.data.raw.remote import as_path
 from recnas.data.raw.sources import STDIN, read_stdin
 from recnas.data.schema import Schema
 from recnas.devices import choose_device
@@ -64,13 +65,14 @@ def predict(
     progress = progress or Progress(quiet=True)
     if batch is not None and batch < 1:
         raise ConfigError(f"--batch must be at least 1 (got {batch}).")
-    target = None if out is None else _target(Path(out), [Path(path) for path in raw])
+    here = [path for path in map(as_path, raw) if isinstance(path, Path)]
+    target = None if out is None else _target(Path(out), here)
     chosen = choose_device(device, "--device")
     if list(raw) == [STDIN]:
         with tempfile.TemporaryDirectory(prefix="recnas-") as folder:
             return predict(
                 spec,
-                [read_stdin(Path(folder), sys.stdin.buffer).path],
+                [str(read_stdin(Path(folder), sys.stdin.buffer).path)],
                 out,
                 data=data,
                 side=side,

@@ -35,6 +35,7 @@ from recnas.train.evaluate import evaluate
 from recnas.train.loop import Pace, Trainee, Trainer
 from recnas.train.settings import TrainSettings
 from recnas.train.start import click_logit, start_at
+from recnas.train.vectors import use_vectors
 from recnas.train.watch import Watch, planned_checks
 
 # Settings that change no figure of work which engines hand out: it is computed with one thread.
@@ -286,9 +287,10 @@ def new_trainer(
     """A trainer of new weights.
 
     Args:
-        data: whose click rate the outputs start at; None leaves them as they were drawn.
+        data: whose click rate the outputs start at, and whose vectors the tables; None leaves them as they were drawn.
     """
     if data is not None:
+        use_vectors(embeddings, data, trainee.tables_of, settings)
         rows = next(BatchLoader(data, "train", START_ROWS).epoch()).to(device)
         logits = [click_logit(rate, data.rows("train")) for rate in data.label_rates("train")]
         start_at(trainee, logits, rows.dense, embeddings.lookup(rows.ids), rows.weight)

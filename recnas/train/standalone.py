@@ -52,6 +52,7 @@ from recnas.train.setup import (
     watched,
     written_run,
 )
+from recnas.train.vectors import use_vectors
 from recnas.train.warm import WarmStart
 
 
@@ -139,7 +140,10 @@ def _train_one(
         FixedNetwork(network), embeddings, loader, settings, device, data=data if warm is None else None
     )
     if warm is not None:
+        use_vectors(embeddings, data, network, settings)
         warm.fill(network, embeddings)
+        if embeddings.frozen is not None:
+            embeddings.frozen.keep_as_now()
     if on == "train":
         watch_validation(trainer, network, data)
     started = time.monotonic()

@@ -11,6 +11,7 @@ from recnas.config import check_settings
 from recnas.data.guess.look import MOST_ROWS, ColumnFacts, FileForm, columns_of_parquet, columns_of_text, form_of
 from recnas.data.raw.labels import LABEL_WORDS
 from recnas.data.raw.recipe import MISSING_NUMBERS, Recipe
+from recnas.data.raw.remote import open_path
 from recnas.data.raw.sources import Source, find_sources
 from recnas.data.raw.values import number_of
 from recnas.errors import DataError
@@ -28,7 +29,7 @@ _UNIQUE = 0.95  # share of different cells from which a column numbers the rows
 _MANY = 0.2  # share of different cells from which a table would hold values that are seen once
 
 
-def guess_recipe(path: Path, label: str | None = None, most_rows: int = MOST_ROWS) -> str:
+def guess_recipe(path: Path | str, label: str | None = None, most_rows: int = MOST_ROWS) -> str:
     """The text of a recipe that loads and prepares `path`.
 
     Args:
@@ -38,7 +39,7 @@ def guess_recipe(path: Path, label: str | None = None, most_rows: int = MOST_ROW
         DataError: no column could be the label, or the file is no table.
     """
     source = find_sources([path], "FILE")[0]
-    with open(source.path, "rb") as file:
+    with open_path(source.path, scattered=True) as file:
         form = None if file.read(4) == b"PAR1" else form_of(source)
     columns = columns_of_parquet(source, most_rows) if form is None else columns_of_text(source, form, most_rows)
     if not columns or not columns[0].rows:
@@ -134,10 +135,10 @@ class _Writer:
 
     def text(self) -> str:
         rows = self.columns[0].rows
-        form = self.form
+        form, path = self.form, self.source.path
         lines = [
             f"# Proposed from the first {rows:,} rows of {self.source.path.name}. Read it, edit it, then:",
-            f"#   recnas prepare THIS_FILE --raw {self.source.path.name} --out data/mine",
+            f"#   recnas prepare THIS_FILE --raw {path.name if isinstance(path, Path) else path} --out data/mine",
             f"name: {json.dumps(_name(self.source), ensure_ascii=False)}",
         ]
         if form is None:

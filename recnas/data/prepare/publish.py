@@ -29,6 +29,7 @@ from recnas.data.prepare.vocab_files import vocabulary_digest
 from recnas.data.prepared import FORMAT, MANIFEST, read_blocks, vocabulary_id
 from recnas.data.quality import Block, data_warnings, repeated_share
 from recnas.data.raw.dense import DenseSummary
+from recnas.data.raw.remote import RemotePath
 from recnas.data.raw.sources import Source
 from recnas.data.remembered import remember
 from recnas.data.schema import Schema
@@ -70,7 +71,7 @@ class Finisher:
         with ThreadPoolExecutor(self.threads, thread_name_prefix="finish") as pool:
             self.progress.phase("finish", None, "files")
             # The large source first: it takes longest and needs one thread only.
-            source_digests = [pool.submit(sha256_file, source.path) for source in sources]
+            source_digests = [pool.submit(_digest, source) for source in sources]
             exchange = [
                 pool.submit(self._write_parquet, split, count)
                 for split, count in zip(SPLITS, rows)
@@ -97,7 +98,7 @@ class Finisher:
         digests = {name: future.result() for name, future in vocabulary.items()}
         manifest = {
             "format": FORMAT,
-            "fingerprint": self._fingerprint(checksums, digests),
+            "fingerprint": self._fingerprint(checksums, digests, list(facts.get("vectors", {}))),
             "vocabulary": vocabulary_id(self.schema, digests),
             **facts,
             **counts,
@@ -128,12 +129,14 @@ class Finisher:
     def _array_files(self) -> list[str]:
         return [f"{split}/{name}" for split in SPLITS for name in array_files(self.schema, self.weighted).values()]
 
-    def _fingerprint(self, checksums: dict[str, str], vocabulary: dict[str, str]) -> str:
-        """Of what a model sees: the arrays, the schema, and the values behind the ids."""
+    def _fingerprint(self, checksums: dict[str, str], vocabulary: dict[str, str], vectors: list[str]) -> str:
+        """Of what a model sees: the arrays, the schema, the values behind the ids, and vectors that are given. (The directions
+        follow from these, up to rounding.)"""
         content = {
             "schema": self.schema.to_dict(),
             "vocabulary": vocabulary,
             "arrays": {name: checksums[name] for name in self._array_files()},
+            **({"vectors": {name: checksums[f"vectors/{name}.f32"] for name in vectors}} if vectors else {}),
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -262,6 +265,11 @@ def _lists(places: np.ndarray) -> pa.Array:
     """The values of a bag, of places in a batch."""
     values, counts = unpadded(places)
     return pa.ListArray.from_arrays(pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32()), pa.array(values))
+
+
+def _digest(source: Source) -> str | None:
+    """None for a remote file, which is not fetched once more for it: its version is in its identity."""
+    return None if isinstance(source.path, RemotePath) else sha256_file(source.path)
 
 
 def write_rejects(folder: Path, sources: list[Source], chunks: list[ArrayFile], header: bool, rows_in: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,9 +29,10 @@ from recnas.data.prepare.folder import check_disk, open_work
 from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.publish import Finisher, write_rejects
 from recnas.data.prepare.split import SPLITS, TRAIN, Ends, RowsOfChunk, Shares, assign_split, rows_per_split, thinned
+from recnas.data.prepare.vectors import Vectors, write_vectors
 from recnas.data.prepare.vocab_files import write_vocabulary
 from recnas.data.prepare.vocabulary import count_keys, keep_frequent
-from recnas.data.prepared import PreparedData
+from recnas.data.prepared import PreparedData, vector_lines
 from recnas.data.raw.columns import resolve_columns
 from recnas.data.raw.dense import DenseSummary, fields_of, summarise
 from recnas.data.raw.id_table import Ids, IdTable, computed_table
@@ -72,6 +73,7 @@ class Preparation:
     threads: int
     progress: Progress
     base: FirstDay | None = None  # whose ids and statistics are kept
+    vectors: Sequence[Vectors] = ()
 
     disk_share: ClassVar[float] = 2.0  # of the text: chunks, arrays and Parquet are each at most about 0.7 of it
 
@@ -141,6 +143,12 @@ class Preparation:
             facts["later"] = later
         if self.recipe.negatives is not None:
             facts["left_out"] = state.rows_in - state.rejects - sum(sum(entry["rows"]) for entry in entries) - later
+        if self.vectors:
+            with self._nothing_kept_if_refused():
+                found = write_vectors(self.work / "done", self.vectors, self.work / "done" / "vocab")
+            facts["vectors"] = found
+            for line in vector_lines(found):
+                self.progress.say(line)
         finisher = Finisher(
             self.out, self.work, schema, summaries, self.recipe.weighs_rows, self.threads, self.progress
         )
@@ -149,7 +157,7 @@ class Preparation:
 
     def _expected_rows(self) -> int | None:
         """What the recipe says of its data set, unless only a part or generated rows are meant."""
-        generated = all(truth_path(source.path).exists() for source in self.sources)
+        generated = all(isinstance(s.path, Path) and truth_path(s.path).exists() for s in self.sources)
         return None if self.options.limit or generated else self.recipe.expected_rows
 
     def _check_sources(self) -> list[tuple[str, ...]]:

@@ -26,6 +26,7 @@ from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, parquet_columns, rows_of_batch
 from recnas.data.raw.parse import Chunk, RawRows, parse_rows, rows_of_text, with_partitions
 from recnas.data.raw.recipe import InputColumn, Recipe
+from recnas.data.raw.remote import open_path
 from recnas.data.raw.sections import Label
 from recnas.data.raw.sources import Source, check_is_text, check_partitions, find_sources, stream_blocks, text_blocks
 from recnas.data.raw.typed import Typed
@@ -74,7 +75,7 @@ class RawEncoder:
 
     def __init__(self, data: PreparedData, raw: list[Path | str], side: tuple[str, ...] = ()) -> None:
         recipe = self._fitted(data)
-        self.sources = find_sources([Path(path) for path in raw])
+        self.sources = find_sources(raw)
         used = [column.source for column in self.inputs]
         check_partitions([name for name in recipe.partitions if name in used], self.sources)
         self.columns = [self._columns(source) for source in self.sources]
@@ -218,7 +219,7 @@ class RawEncoder:
 
 def _check_format(recipe: Recipe, source: Source) -> None:
     """The recipe of a trained model cannot be changed any more, so the file must be."""
-    with open(source.path, "rb") as file:
+    with open_path(source.path, scattered=True) as file:
         found = "parquet" if file.read(4) == b"PAR1" else "text"
     if found != recipe.format:
         names = {"parquet": "a Parquet file", "text": "a text file"}

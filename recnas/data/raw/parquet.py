@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from recnas.data.raw.parse import RawRows, pieces_of_cells
 from recnas.data.raw.pieces import Pieces, split_lists
 from recnas.data.raw.recipe import InputColumn
+from recnas.data.raw.remote import RemotePath, open_path
 from recnas.data.raw.sources import Source
 from recnas.data.raw.text_columns import PAD, Cells, string_keys
 from recnas.data.raw.times import seconds_of_arrow, seconds_of_numbers
@@ -62,7 +63,7 @@ def parquet_rows(source: Source) -> int:
 
 
 def _open(source: Source) -> pq.ParquetFile:
-    with open(source.path, "rb") as file:
+    with open_path(source.path, scattered=True) as file:
         is_parquet = file.read(4) == b"PAR1"
     if not is_parquet:
         raise DataError(
@@ -70,7 +71,7 @@ def _open(source: Source) -> pq.ParquetFile:
             "Set `format: text` in the recipe for text files, or begin with: recnas datasets cp csv my.yaml",
         )
     try:
-        return pq.ParquetFile(source.path)
+        return pq.ParquetFile(source.path.open() if isinstance(source.path, RemotePath) else source.path)
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{source.path} is damaged: {error}.", "Write it again.") from None
 

@@ -33,6 +33,7 @@ from recnas.data.raw.sections import (
     SparseGroup,
     Standardise,
     TimeOrder,
+    VectorFile,
     Weight,
     check_shares,
     expand_names,
@@ -69,6 +70,7 @@ class Recipe(Grown):
     sequences: tuple[SequenceGroup, ...] = ()
     standardise: Standardise = "auto"  # of dense columns whose group does not say
     joins: tuple[Join, ...] = ()
+    vectors: tuple[VectorFile, ...] = ()  # pre-trained ones
     time: TimeOrder | None = None
     partitions: tuple[str, ...] = ()  # columns that are no part of the files but of their folders, as dt=2024-03-01
     min_count: int = Field(1, ge=1)
@@ -81,7 +83,7 @@ class Recipe(Grown):
     source: str = ""  # where the raw file comes from, for people
 
     later = (
-        "labels", "rolling", "weight", "shares", "group", "negatives", "line_breaks", "partitions", "bags", "sequences",
+        "labels", "rolling", "vectors", "weight", "shares", "group", "negatives", "line_breaks", "partitions", "bags", "sequences",
     )  # fmt: skip
     _shares = field_validator("shares")(check_shares)
     _expand = field_validator("columns", mode="before")(expand_names)
@@ -109,6 +111,7 @@ class Recipe(Grown):
         if self.line_breaks and not (self.quote and self.format == "text"):
             raise ValueError("line_breaks are of cells in quotes: set quote: true too, of a text file")
         self._check_labels()
+        self._check_vectors()
         names = [column.name for column in self.input_columns(with_optional=True)]
         if not self.input_columns():
             raise ValueError("a recipe needs at least one dense or sparse column")
@@ -122,7 +125,7 @@ class Recipe(Grown):
         for what, given in (
             ("recipe", [self.name]),
             ("column", names),
-            ("side file", [join.file for join in self.joins]),
+            ("side file", [*(join.file for join in self.joins), *(one.file for one in self.vectors)]),
         ):
             for name in given:
                 if fault := name_fault(name):
@@ -132,6 +135,24 @@ class Recipe(Grown):
             if unknown:
                 raise ValueError(f"inputs that are not in columns: {', '.join(unknown)}")
         return self
+
+    def _check_vectors(self) -> None:
+        sparse = {column.name: column for column in self.input_columns(True) if not column.is_dense}
+        for one in self.vectors:
+            if one.column not in sparse:
+                raise ValueError(f"vectors of {one.column}, which is no sparse column; {nearest(one.column, sparse)}")
+            if not sparse[one.column].has_vocabulary:
+                raise ValueError(
+                    f"vectors of {one.column}, whose values are hashed or buckets and have no rows of their own"
+                )
+        twice = sorted(name for name, n in Counter(one.column for one in self.vectors).items() if n > 1)
+        if twice:
+            raise ValueError(f"vectors of {', '.join(twice)} are given twice")
+
+    def used_vectors(self, with_columns: tuple[str, ...]) -> list[VectorFile]:
+        """Of the columns that are inputs."""
+        used = {column.name for column in self.input_columns(with_columns)}
+        return [one for one in self.vectors if one.column in used]
 
     def _check_labels(self) -> None:
         names = [label.name for label in self.labels]

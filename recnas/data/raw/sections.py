@@ -252,6 +252,16 @@ class Join(Grown):
         return self
 
 
+class VectorFile(Settings):
+    """Pre-trained vectors of the values of a column: where its rows in the tables begin, or stay."""
+
+    column: str  # of the categories
+    file: str  # .parquet or .npy, found beside the raw file, or named by --side
+    id: str = "id"  # its column of values
+    vector: str = "vector"  # its column of lists of numbers
+    train: bool = True  # false: training leaves them as they are
+
+
 class TimeOrder(Grown):
     """When rows happened: a column of times, or the row order cut into equal days."""
 
