@@ -48,10 +48,10 @@ class Scorer(nn.Module):
 
     def __init__(self, model: TrainedModel, int8: bool = False) -> None:
         super().__init__()
-        self._int8 = int8
         self._stacks = [f"stack_{i}" for i in range(len(model.tables.stacks))]
+        self._small = {name for name, table in zip(self._stacks, model.tables.are_tables) if int8 and table}
         for name, stack in zip(self._stacks, model.tables.stacks):
-            small = Int8Rows.of(stack.detach()) if int8 else None
+            small = Int8Rows.of(stack.detach()) if name in self._small else None
             self.register_buffer(name, stack.detach() if small is None else small.values)
             if small is not None:
                 self.register_buffer(f"{name}_factors", small.factors)
@@ -72,7 +72,7 @@ class Scorer(nn.Module):
     def _stack(self, name: str) -> Tensor:
         values = self.get_buffer(name)
         # Read as a table of floats is, by `index_select` alone.
-        return cast(Tensor, Int8Rows(values, self.get_buffer(f"{name}_factors"))) if self._int8 else values
+        return cast(Tensor, Int8Rows(values, self.get_buffer(f"{name}_factors"))) if name in self._small else values
 
 
 def missing_packages(names: Sequence[str]) -> list[str]:

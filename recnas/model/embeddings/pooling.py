@@ -39,7 +39,7 @@ def pooled(stack: Tensor, ids: Tensor, bag: BagPlaces, attention: Tensor | None 
     own = ids[:, bag.columns]
     if attention is not None:
         return attend(_values(stack, own, bag), own != MISSING_ID, _queries(stack, ids, bag), attention)
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling() and isinstance(stack, Tensor):  # tables of 8-bit numbers are none
         return F.embedding_bag(own + bag.start, stack, mode=bag.pool, padding_idx=bag.start + MISSING_ID)
     there = (own != MISSING_ID).unsqueeze(-1)
     values = _values(stack, own, bag)
