@@ -23,6 +23,11 @@ def bag_files(name: str) -> tuple[str, str]:
     return f"{name}.values.i32", f"{name}.ends.i64"
 
 
+def rows_at_a_time(rows: int, schema: Schema, ids: int = 4 << 20) -> int:
+    """How many rows are padded at a time: `rows`, or fewer where bags have very many places."""
+    return max(1, min(rows, ids // schema.n_ids)) if schema.bags else rows
+
+
 def pad_into(out: np.ndarray, first: int, length: int, values: np.ndarray, counts: np.ndarray) -> None:
     """Write values, row after row, into `length` columns of `out [n, columns]`, whose rows lie behind each other."""
     n, columns = out.shape
@@ -121,8 +126,3 @@ class PaddedIds:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self.rows(0, len(self)).astype(dtype or self.dtype, copy=False)
-
-
-def columns_of_table(schema: Schema, name: str) -> list[str]:
-    """The fields that read the table of a field, itself first."""
-    return [name, *(field.name for field in schema.bags if field.table == name and field.name != name)]

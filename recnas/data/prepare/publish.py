@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recnas.data.bags import unpadded
+from recnas.data.bags import rows_at_a_time, unpadded
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import bad_lines, count_rejects
 from recnas.data.prepare.encode import array_files
@@ -129,6 +129,10 @@ class Finisher:
     def _array_files(self) -> list[str]:
         return [f"{split}/{name}" for split in SPLITS for name in array_files(self.schema, self.weighted).values()]
 
+    @property
+    def _block_rows(self) -> int:
+        return rows_at_a_time(_PARQUET_ROWS, self.schema)
+
     def _fingerprint(self, checksums: dict[str, str], vocabulary: dict[str, str], vectors: list[str]) -> str:
         """Of what a model sees: the arrays, the schema, the values behind the ids, and vectors that are given. (The directions
         follow from these, up to rounding.)"""
@@ -221,7 +225,7 @@ class Finisher:
 
         def blocks(split: str) -> Iterator[Block]:
             arrays = (
-                read_blocks(self.done, split, name, counts[split], self.schema, _PARQUET_ROWS)
+                read_blocks(self.done, split, name, counts[split], self.schema, self._block_rows)
                 for name in ("dense", "ids", "label")
             )
             yield from zip(*arrays)
@@ -239,7 +243,7 @@ class Finisher:
         schema = pa.schema(fields)
         # Read, not mapped: the pages of a map would count as this process's memory.
         arrays = ("label", "dense", "ids", *(("weight",) if weight else ()))
-        blocks = [read_blocks(self.done, split, name, rows, self.schema, _PARQUET_ROWS) for name in arrays]
+        blocks = [read_blocks(self.done, split, name, rows, self.schema, self._block_rows) for name in arrays]
         with pq.ParquetWriter(
             self.done / f"{split}.parquet",
             schema,

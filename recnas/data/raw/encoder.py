@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from recnas.config import check_settings
-from recnas.data.bags import pad_into
+from recnas.data.bags import pad_into, rows_at_a_time
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.columns import cells_of, resolve_columns
 from recnas.data.raw.id_table import computed_table, read_id_table
@@ -94,6 +94,8 @@ class RawEncoder:
         }
         self.tables = {field.name: own[field.table] for field in data.schema.sparse}
         self.bags = data.schema.bags
+        self._rows = rows_at_a_time(PARQUET_ROWS, data.schema)  # a line has eight bytes, or there are few
+        self._bytes = min(BLOCK_BYTES, max(_LOOKED_AT, 8 * rows_at_a_time(BLOCK_BYTES, data.schema)))
         for field in data.schema.sparse:
             if self.tables[field.name].rows != field.rows:
                 raise DataError(f"The vocabulary of {field.name} in {data.path} does not fit its schema.")
@@ -121,7 +123,7 @@ class RawEncoder:
                 yield from self._text(source, columns)
 
     def _text(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
-        for number, text in enumerate(text_blocks(source, BLOCK_BYTES, self.recipe.line_breaks)):
+        for number, text in enumerate(text_blocks(source, self._bytes, self.recipe.line_breaks)):
             rows = rows_of_text(text, number == 0, columns, self.recipe, self.inputs, self._read_weight)
             if rows is not None:
                 yield self._encode(columns, self._in_folder(source, rows), len(text))
@@ -129,7 +131,7 @@ class RawEncoder:
     def _parquet(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
         needed = [name for name in (*self._needed(), *self._read_weight) if name in columns]
         needed = list(dict.fromkeys(needed))
-        for batch in parquet_batches(source, needed, PARQUET_ROWS):
+        for batch in parquet_batches(source, needed, self._rows):
             yield self._encode(columns, self._in_folder(source, rows_of_batch(batch)), batch.nbytes)
 
     def _in_folder(self, source: Source, rows: RawRows) -> RawRows:
