@@ -46,7 +46,7 @@ REPORTED = (
 def reported(labels: Sequence[LabelField] = ()) -> tuple[Metric, ...]:
     """Of data with these labels: of several, the whole's and then each label's own."""
     own = [Metric(of_label(m.name, one.name), f"{m.title} {one.name}", m.digits) for one in labels for m in REPORTED]
-    return (*REPORTED, *own)
+    return (REPORTED[0]._replace(title="weighted log loss"), *REPORTED[1:], *own) if labels else REPORTED
 
 
 def of_label(metric: str, label: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,15 @@ protocol: rolling
 rolling: {origins: 3, window: 0.12}
 """
 QUICK = {"epochs": 1, "batch_size": 128, "embeddings": {"width": 4}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_latency():
+    """Times of answers take seconds to measure and are not what is tested here."""
+    with pytest.MonkeyPatch.context() as patch:
+        times = dict.fromkeys(("p50_ms_1", "p99_ms_1", "p50_ms_512", "p99_ms_512"), 1.0)
+        patch.setattr(sys.modules["recnas.jobs.compare.compare"], "latency_percentiles", lambda *_, **__: times)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -58,6 +58,15 @@ def shop_rows(rows: int, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame({**columns, "user": [f"u{u}" for u in user], "item": [f"i{i}" for i in item]})
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_latency():
+    """Times of answers take seconds to measure and are not what is tested here."""
+    with pytest.MonkeyPatch.context() as patch:
+        times = dict.fromkeys(("p50_ms_1", "p99_ms_1", "p50_ms_512", "p99_ms_512"), 1.0)
+        patch.setattr(sys.modules["recnas.jobs.compare.compare"], "latency_percentiles", lambda *_, **__: times)
+        yield
+
+
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory) -> tuple[Path, PreparedData]:
     folder = tmp_path_factory.mktemp("shop")

@@ -16,6 +16,8 @@ from recnas.model.nasrec.supernet import Supernet
 from recnas.space.nasrec import NasrecSpace
 from recnas.space.nasrec.layers import NetShape
 from recnas.space.plus.space import PlusSpace
+from recnas.train.loop import FixedNetwork
+from recnas.train.start import click_logit, start_at
 
 ONE, TWO = InputShape(3, 5, 8), InputShape(3, 5, 8, labels=2)
 
@@ -135,6 +137,17 @@ def test_esmm_is_exact_far_out_and_never_says_more_conversions_than_clicks():
             logits = model(dense, embedded)
             assert logits.isfinite().all()
             assert (logits[:, 1] <= logits[:, 0]).all()
+
+
+@pytest.mark.parametrize(("name", "near"), [("esmm", 0.15), ("dnn", 1e-4), ("fm", 1e-4)])
+def test_every_label_starts_at_its_own_rate(name, near):
+    """In logits exactly, as everywhere; the conversion of esmm is a product, which one step of its bias brings near."""
+    rates = (0.2, 0.03)
+    network = build(name, TWO, {} if name == "fm" else {"hidden": (16,)}, seed=2)
+    dense, embedded = (x.float() for x in given(network, 400))
+    start_at(FixedNetwork(network), [click_logit(rate, 10_000) for rate in rates], 0.1 * dense, 0.1 * embedded)
+    said = network.eval()(0.1 * dense, 0.1 * embedded).mean(0)
+    assert said.tolist() == pytest.approx([math.log(rate / (1 - rate)) for rate in rates], abs=near)
 
 
 def test_models_of_several_labels_are_offered_where_they_fit():
