@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape, joined
-from recnas.baselines.layers import DenseFields, Mlp
+from recnas.baselines.layers import DenseFields, Mlp, as_logits
 from recnas.model.dropout import Draws, Dropout
 from recnas.model.kernels import attention
 
@@ -79,8 +79,8 @@ class AutoInt(Baseline):
         self.attention = nn.Sequential(
             *(Attention(shape.width if i == 0 else out, settings, self.draws) for i in range(settings.layers))
         )
-        self.head = nn.Linear(n * out, 1)
-        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.norm)
+        self.head = nn.Linear(n * out, shape.labels)
+        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.norm, labels=shape.labels)
 
     @property
     def output_bias(self) -> nn.Parameter:
@@ -90,4 +90,4 @@ class AutoInt(Baseline):
         vectors = self.only_vectors(embedded)
         fields = vectors if self.fields is None else self.fields(vectors, dense)
         attended = self.attention(fields.permute(2, 0, 1)).permute(1, 2, 0).flatten(1)
-        return self.head(attended).squeeze(1) + self.deep(joined(vectors, dense))
+        return as_logits(self.head(attended)) + self.deep(joined(vectors, dense))

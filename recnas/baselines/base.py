@@ -1,4 +1,4 @@
-"""What every hand-crafted model is: `forward(dense [B, I], embedded [B, F, W]) -> logits [B]`.
+"""What every hand-crafted model is: `forward(dense [B, I], embedded [B, F, W]) -> logits [B]`, of several labels `[B, L]`.
 
 Embedding tables are no part of a network. A model that needs one weight per id (the linear term of LR, FM,
 Wide&Deep ...) asks for a wider table instead: of each row the first D columns are the vector, and column D
@@ -6,7 +6,7 @@ is the id's own weight. So first-order weights are stored, looked up, trained an
 the same sparse update. They start at zero (`start_tables`), as a linear model's should.
 
     columns 0 .. D-1   the vector               (D = 0 for LR)
-    column D           the first-order weight   (only if `first_order`)
+    column D           the first-order weight   (only if `first_order`; L columns of L labels)
     further columns    padding a backend may need; never read
 
 Shape letters: B batch, I dense fields, F sparse fields, D embedding width, W width of a table row.
@@ -33,10 +33,11 @@ class InputShape(NamedTuple):
     n_dense: int
     n_sparse: int
     width: int
+    labels: int = 1  # L: how many logits a row has
 
     @classmethod
     def of(cls, schema: Schema, width: int) -> InputShape:
-        return cls(schema.n_dense, schema.n_sparse, width)
+        return cls(schema.n_dense, schema.n_sparse, width, schema.n_labels)
 
     @property
     def flat(self) -> int:
@@ -76,7 +77,7 @@ class Baseline(nn.Module):
 
     def table_width(self, width: int) -> int:
         """Columns of a table row when vectors are `width` wide."""
-        return (width if self.vectors else 0) + self.first_order
+        return (width if self.vectors else 0) + self.first_order * self.shape.labels
 
     @property
     def field_columns(self) -> FieldColumns | None:
@@ -85,7 +86,7 @@ class Baseline(nn.Module):
 
     @property
     def output_bias(self) -> nn.Parameter:
-        """The parameter `[1]` that is added to every logit: training starts it at the click rate."""
+        """The parameter `[L]` that is added to every logit: training starts it at the click rate."""
         raise NotImplementedError
 
     def begin_step(self, step: int) -> None:
@@ -93,10 +94,11 @@ class Baseline(nn.Module):
         self.draws.begin(step)
 
     def split(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
-        """Vectors `[B, F, D]` and first-order weights `[B, F]` of table rows `[B, F, W]`."""
-        width = self.table_width(self.shape.width) - 1
-        parts = embedded.split([width, 1, embedded.shape[-1] - width - 1], dim=-1)
-        return parts[0], parts[1].squeeze(-1)
+        """Vectors `[B, F, D]` and first-order weights `[B, F]`, of several labels `[B, F, L]`, of table rows `[B, F, W]`."""
+        labels = self.shape.labels
+        width = self.table_width(self.shape.width) - labels
+        parts = embedded.split([width, labels, embedded.shape[-1] - width - labels], dim=-1)
+        return parts[0], parts[1].squeeze(-1) if labels == 1 else parts[1]
 
     def only_vectors(self, embedded: Tensor) -> Tensor:
         width = self.shape.width
@@ -122,7 +124,7 @@ def start_tables(embeddings: Embeddings, network: nn.Module, width: int) -> None
     wants: Any = network
     if not hasattr(wants, "table_width"):
         return
-    vectors = wants.table_width(width) - int(wants.first_order)
+    vectors = wants.table_width(width) - wants.first_order * wants.shape.labels
     for first, piece in embeddings.pieces():
         until = max(0, vectors - first)
         piece[:, until:].zero_()

@@ -29,8 +29,8 @@ class DCN(Baseline):
         n, spread = shape.flat, (1 / shape.flat) ** 0.5
         self.cross = nn.Parameter(torch.randn(settings.crosses, n) * spread)  # w_l
         self.bias = nn.Parameter(torch.zeros(settings.crosses, n))  # b_l
-        self.head = nn.Parameter(torch.randn(1, n) * spread)
-        self.deep = Mlp(n, settings.hidden, self.draws, settings.dropout, settings.norm)
+        self.head = nn.Parameter(torch.randn(shape.labels, n) * spread)
+        self.deep = Mlp(n, settings.hidden, self.draws, settings.dropout, settings.norm, labels=shape.labels)
 
     @property
     def output_bias(self) -> nn.Parameter:
@@ -38,11 +38,14 @@ class DCN(Baseline):
 
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         x = joined(self.only_vectors(embedded), dense)
-        along = F.linear(x, torch.cat((self.cross, self.head)))  # [B, L + 1]
-        offsets = self.bias.cumsum(0)  # c_1 .. c_L
+        along = F.linear(x, torch.cat((self.cross, self.head)))  # [B, layers + L]
+        offsets = self.bias.cumsum(0)  # c_1, c_2, ...
         shifts = (offsets[:-1] * self.cross[1:]).sum(1)  # c_l . w_l; c_0 is zero
         scale = 1 + along[:, 0]
         for layer in range(1, len(self.cross)):
             scale = scale * (1 + along[:, layer]) + shifts[layer - 1]
-        crossed = scale * along[:, -1] + (offsets[-1] * self.head[0]).sum()
+        heads = along[:, len(self.cross) :]
+        if self.shape.labels > 1:
+            return scale.unsqueeze(1) * heads + self.head @ offsets[-1] + self.deep(x)
+        crossed = scale * heads[:, 0] + (offsets[-1] * self.head[0]).sum()
         return crossed + self.deep(x)

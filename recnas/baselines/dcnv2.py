@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape, joined
-from recnas.baselines.layers import Linear, Mlp
+from recnas.baselines.layers import Linear, Mlp, as_logits
 
 
 class DCNv2Settings(DeepSettings):
@@ -30,8 +30,8 @@ class DCNv2(Baseline):
             Linear(n, n) if rank is None else nn.Sequential(Linear(n, rank, bias=False), Linear(rank, n))
             for _ in range(settings.crosses)
         )
-        self.deep = Mlp(n, settings.hidden, self.draws, settings.dropout, settings.norm)
-        self.head = nn.Linear(n, 1, bias=False) if settings.structure == "parallel" else None
+        self.deep = Mlp(n, settings.hidden, self.draws, settings.dropout, settings.norm, labels=shape.labels)
+        self.head = nn.Linear(n, shape.labels, bias=False) if settings.structure == "parallel" else None
 
     @property
     def output_bias(self) -> nn.Parameter:
@@ -43,4 +43,4 @@ class DCNv2(Baseline):
             x = torch.addcmul(x, start, cross(x))
         if self.head is None:
             return self.deep(x)
-        return self.head(x).squeeze(1) + self.deep(start)
+        return as_logits(self.head(x)) + self.deep(start)

@@ -22,7 +22,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, InputShape, ModelSettings
-from recnas.baselines.layers import DenseFields, Linear
+from recnas.baselines.layers import DenseFields, Linear, as_logits
 from recnas.model.dropout import Draws, Dropout
 
 
@@ -51,13 +51,15 @@ class MaskedCross(nn.Module):
 
 
 class CrossNetwork(nn.Module):
-    """`[B, length]` to `[B, 1]`."""
+    """`[B, length]` to `[B, L]`."""
 
-    def __init__(self, layers: nn.ModuleList, length: int, exponential: bool, dropout: float, draws: Draws) -> None:
+    def __init__(
+        self, layers: nn.ModuleList, length: int, exponential: bool, dropout: float, draws: Draws, labels: int
+    ) -> None:
         super().__init__()
         self.layers, self.exponential = layers, exponential
         self.dropout = Dropout(dropout, draws)
-        self.head = nn.Linear(length, 1, bias=False)
+        self.head = nn.Linear(length, labels, bias=False)
 
     def forward(self, start: Tensor) -> Tensor:
         x = start
@@ -77,11 +79,11 @@ class DCNv3(Baseline):
 
         def network(layers: int, exponential: bool, dropout: float) -> CrossNetwork:
             made = nn.ModuleList(MaskedCross(length, first, settings.mask_norm) for _ in range(layers))
-            return CrossNetwork(made, length, exponential, dropout, self.draws)
+            return CrossNetwork(made, length, exponential, dropout, self.draws, shape.labels)
 
         self.exponential = network(settings.exponential, True, settings.dropout)
         self.linear = network(settings.linear, False, other)
-        self.bias = nn.Parameter(torch.zeros(1))
+        self.bias = nn.Parameter(torch.zeros(shape.labels))
 
     @property
     def output_bias(self) -> nn.Parameter:
@@ -91,4 +93,4 @@ class DCNv3(Baseline):
         vectors = self.only_vectors(embedded)
         fields = vectors if self.fields is None else self.fields(vectors, dense)
         x = torch.cat((fields[..., : self.first_half].flatten(1), fields[..., self.first_half :].flatten(1)), 1)
-        return (0.5 * (self.exponential(x) + self.linear(x))).squeeze(1) + self.bias
+        return as_logits(0.5 * (self.exponential(x) + self.linear(x))) + self.bias

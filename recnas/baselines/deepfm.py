@@ -21,7 +21,7 @@ class DeepFM(FM):
 
     def __init__(self, shape: InputShape, settings: DeepFMSettings) -> None:
         super().__init__(shape, settings)
-        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.norm)
+        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.norm, labels=shape.labels)
 
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         vectors, _ = self.split(embedded)

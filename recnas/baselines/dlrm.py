@@ -40,7 +40,7 @@ class DLRM(Baseline):
         self.cat = settings.interaction == "cat"
         dots = len(first) + (shape.width if self.bottom is not None else 0)
         width = n * shape.width if self.cat else dots
-        self.top = Mlp(width, settings.hidden, self.draws, settings.dropout, settings.norm)
+        self.top = Mlp(width, settings.hidden, self.draws, settings.dropout, settings.norm, labels=shape.labels)
 
     @property
     def output_bias(self) -> nn.Parameter:

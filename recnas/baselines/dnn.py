@@ -18,7 +18,7 @@ class DNNSettings(DeepSettings):
 class DNN(Baseline):
     def __init__(self, shape: InputShape, settings: DNNSettings) -> None:
         super().__init__(shape)
-        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.norm)
+        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.norm, labels=shape.labels)
 
     @property
     def output_bias(self) -> nn.Parameter:

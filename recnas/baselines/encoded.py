@@ -32,13 +32,17 @@ def encode(model: str, shape: InputShape, settings: Mapping[str, Any] | ModelSet
     """
     name = find_name(model) or model
     chosen = check_model_settings(name, settings)
-    check_fits(name, shape.n_sparse)
+    check_fits(name, shape.n_sparse, shape.labels)
     return encode_complete(name, NetShape(shape.n_dense, shape.n_sparse, shape.width), chosen.model_dump())
 
 
 @torch.no_grad()
 def copy_weights(model: str, source: Baseline, target: nn.Module) -> None:
     """Give the network of an encoded model the parameters and running statistics of the hand-crafted one."""
+    if source.shape.labels > 1:
+        raise ConfigError(
+            "weights are copied between networks of one label.", "Train the network, or give it one label."
+        )
     name = find_name(model) or model
     arch = getattr(target, "arch", None)
     if not isinstance(arch, PlusArch):

@@ -41,9 +41,9 @@ class FiBiNET(Baseline):
         self.bilinear = settings.bilinear
         matrices = {"all": (), "each": (n,), "interaction": (len(first),)}[settings.bilinear]
         self.weight = nn.Parameter(torch.randn(*matrices, d, d) / d**0.5)
-        self.first = FirstOrder(shape.n_dense)
+        self.first = FirstOrder(shape.n_dense, shape.labels)
         width = 2 * len(first) * d + shape.n_dense
-        self.deep = Mlp(width, settings.hidden, self.draws, settings.dropout, settings.norm)
+        self.deep = Mlp(width, settings.hidden, self.draws, settings.dropout, settings.norm, labels=shape.labels)
 
     @property
     def output_bias(self) -> nn.Parameter:

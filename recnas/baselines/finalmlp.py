@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape, joined
-from recnas.baselines.layers import Linear, Mlp
+from recnas.baselines.layers import Factors, Linear, Mlp, as_logits
 from recnas.errors import ConfigError
 from recnas.model.embeddings import FieldColumns
 
@@ -90,7 +90,8 @@ class FinalMLP(Baseline):
             for hidden, dropout in zip(widths, dropouts)
         )
         last = [hidden[-1] for hidden in widths]
-        self.linear = nn.Linear(sum(last), 1)
+        self.linear = nn.Linear(sum(last), shape.labels)
+        self.factors = Factors(shape.labels)
         k = settings.fusion_heads
         spread = (last[0] * last[1]) ** -0.5
         self.bilinear = nn.Parameter(torch.randn(k, last[0] // k, last[1] // k) * spread)
@@ -123,4 +124,4 @@ class FinalMLP(Baseline):
         k = len(self.bilinear)
         per_head = one.view(x.shape[0], k, -1).transpose(0, 1)  # [k, B, d1]
         crossed = torch.bmm(per_head, self.bilinear).transpose(0, 1).reshape(x.shape[0], -1)  # [B, k d2]
-        return self.linear(torch.cat((one, two), 1)).squeeze(1) + (crossed * two).sum(1)
+        return as_logits(self.linear(torch.cat((one, two), 1))) + self.factors((crossed * two).sum(1))

@@ -85,8 +85,8 @@ class FinalNet(Baseline):
         self.blocks = nn.ModuleList(
             Block(width, hidden, self.draws, dropout, settings.norm) for width, hidden, dropout in plans
         )
-        self.heads = nn.ModuleList(nn.Linear(hidden[-1], 1, bias=False) for _, hidden, _ in plans)
-        self.bias = nn.Parameter(torch.zeros(1))
+        self.heads = nn.ModuleList(nn.Linear(hidden[-1], shape.labels, bias=False) for _, hidden, _ in plans)
+        self.bias = nn.Parameter(torch.zeros(shape.labels))
 
     @property
     def output_bias(self) -> nn.Parameter:
@@ -97,4 +97,6 @@ class FinalNet(Baseline):
         x = joined(vectors, dense)
         first = x if self.gate is None else torch.cat((x, self.gate(vectors).flatten(1)), 1)
         logits = [head(block(given)) for head, block, given in zip(self.heads, self.blocks, (first, x))]
+        if self.shape.labels > 1:
+            return torch.stack(logits, 1).mean(1) + self.bias
         return torch.cat(logits, 1).mean(1) + self.bias

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, InputShape, ModelSettings
-from recnas.baselines.layers import DenseFields, FirstOrder, squares_of_sums
+from recnas.baselines.layers import DenseFields, Factors, FirstOrder, squares_of_sums
 
 
 class FMSettings(ModelSettings):
@@ -21,12 +21,13 @@ class FM(Baseline):
 
     def __init__(self, shape: InputShape, settings: FMSettings) -> None:
         super().__init__(shape)
-        self.first = FirstOrder(shape.n_dense)
+        self.first = FirstOrder(shape.n_dense, shape.labels)
         self.fields = (
             DenseFields(shape.n_dense, shape.width, self.start_scale)
             if settings.dense_fields and shape.n_dense
             else None
         )
+        self.factors = Factors(shape.labels)
 
     @property
     def output_bias(self) -> nn.Parameter:
@@ -36,4 +37,4 @@ class FM(Baseline):
         vectors, weights = self.split(embedded)
         if self.fields is not None:
             vectors = self.fields(vectors, dense)
-        return self.first(dense, weights) + squares_of_sums(vectors)
+        return self.first(dense, weights) + self.factors(squares_of_sums(vectors))

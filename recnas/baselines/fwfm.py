@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, InputShape, ModelSettings
-from recnas.baselines.layers import DenseFields
+from recnas.baselines.layers import DenseFields, Factors
 
 
 class FwFMSettings(ModelSettings):
@@ -27,8 +27,10 @@ class FwFM(Baseline):
         self.fields = DenseFields(shape.n_dense, shape.width, self.start_scale) if with_dense else None
         n = shape.n_sparse + shape.n_dense * with_dense
         self.strength = nn.Parameter(torch.ones(n * (n - 1) // 2))  # 1 is a plain factorization machine
-        self.linear = nn.Parameter(torch.randn(n, shape.width) / (n * shape.width) ** 0.5)
-        self.bias = nn.Parameter(torch.zeros(1))
+        several = (shape.labels,) if shape.labels > 1 else ()
+        self.linear = nn.Parameter(torch.randn(*several, n, shape.width) / (n * shape.width) ** 0.5)
+        self.factors = Factors(shape.labels)
+        self.bias = nn.Parameter(torch.zeros(shape.labels))
         self.register_buffer("upper", torch.triu_indices(n, n, offset=1), persistent=False)
         self.n = n
 
@@ -44,4 +46,10 @@ class FwFM(Baseline):
         first, second = self.upper
         strengths = vectors.new_zeros(self.n, self.n).index_put((first, second), self.strength)
         weighted = (vectors.transpose(1, 2) @ strengths).transpose(1, 2)
+        if self.shape.labels > 1:
+            return (
+                self.factors((weighted * vectors).sum((1, 2)))
+                + torch.einsum("bnd,lnd->bl", vectors, self.linear)
+                + self.bias
+            )
         return ((weighted + self.linear) * vectors).sum((1, 2)) + self.bias

@@ -46,8 +46,24 @@ class Linear(nn.Linear):
         return linear((x,), (self.weight,), self.bias)
 
 
+def as_logits(out: Tensor) -> Tensor:
+    """`[B, L]`, or `[B]` of a single label."""
+    return out.squeeze(1) if out.shape[1] == 1 else out
+
+
+class Factors(nn.Module):
+    """A term without weights, `[B]`, for every label: each has a factor of its own, which starts at 1."""
+
+    def __init__(self, labels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(labels)) if labels > 1 else None
+
+    def forward(self, term: Tensor) -> Tensor:
+        return term if self.weight is None else term.unsqueeze(1) * self.weight
+
+
 class Mlp(nn.Module):
-    """Linear, normalisation (if asked for), ReLU, dropout, per width in `hidden`; then one logit if `head`."""
+    """Linear, normalisation (if asked for), ReLU, dropout, per width in `hidden`; then a logit per label if `head`."""
 
     def __init__(
         self,
@@ -57,13 +73,14 @@ class Mlp(nn.Module):
         dropout: float = 0.0,
         norm: NormKind = "none",
         head: bool = True,
+        labels: int = 1,
     ) -> None:
         super().__init__()
         widths = [width, *hidden]
         self.layers = nn.ModuleList(Linear(a, b) for a, b in pairwise(widths))
         self.norms = norms(norm, hidden)
         self.dropout = Dropout(dropout, draws)
-        self.out = nn.Linear(widths[-1], 1) if head else None
+        self.out = nn.Linear(widths[-1], labels) if head else None
 
     @property
     def output_bias(self) -> nn.Parameter:
@@ -72,29 +89,29 @@ class Mlp(nn.Module):
         return self.out.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        """`[B, width]` to `[B]`, or to `[B, hidden[-1]]` without a head."""
+        """`[B, width]` to logits, or to `[B, hidden[-1]]` without a head."""
         for i, layer in enumerate(self.layers):
             x = layer(x)
             if self.norms is not None:
                 x = self.norms[i](x)
             x = self.dropout.after_relu(x)
-        return x if self.out is None else self.out(x).squeeze(1)
+        return x if self.out is None else as_logits(self.out(x))
 
 
 class FirstOrder(nn.Module):
     """The linear term: bias, one weight per dense column, and the ids' own weights from the tables."""
 
-    def __init__(self, n_dense: int) -> None:
+    def __init__(self, n_dense: int, labels: int = 1) -> None:
         super().__init__()
-        self.bias = nn.Parameter(torch.zeros(1))
-        self.weight = nn.Parameter(torch.zeros(1, n_dense)) if n_dense else None
+        self.bias = nn.Parameter(torch.zeros(labels))
+        self.weight = nn.Parameter(torch.zeros(labels, n_dense)) if n_dense else None
 
     def forward(self, dense: Tensor, weights: Tensor) -> Tensor:
-        """`dense [B, I]` and the ids' weights `[B, F]` to `[B]`."""
+        """`dense [B, I]` and the ids' weights `[B, F]` or `[B, F, L]` to logits."""
         total = weights.sum(1)
         if self.weight is None:
             return total + self.bias
-        return total + F.linear(dense, self.weight, self.bias).squeeze(1)
+        return total + as_logits(F.linear(dense, self.weight, self.bias))
 
 
 class DenseFields(nn.Module):

@@ -23,11 +23,11 @@ class LR(Baseline):
 
     def __init__(self, shape: InputShape, settings: LRSettings) -> None:
         super().__init__(shape._replace(width=0))
-        self.first = FirstOrder(shape.n_dense)
+        self.first = FirstOrder(shape.n_dense, shape.labels)
 
     @property
     def output_bias(self) -> nn.Parameter:
         return self.first.bias
 
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
-        return self.first(dense, embedded[..., 0])
+        return self.first(dense, self.split(embedded)[1])

@@ -54,7 +54,7 @@ class MaskNet(Baseline):
             for i in range(settings.blocks)
         )
         width = settings.block_width * (1 if self.serial else settings.blocks)
-        self.deep = Mlp(width, settings.hidden, self.draws, settings.dropout, settings.norm)
+        self.deep = Mlp(width, settings.hidden, self.draws, settings.dropout, settings.norm, labels=shape.labels)
 
     @property
     def output_bias(self) -> nn.Parameter:

@@ -21,8 +21,8 @@ class WideDeep(Baseline):
 
     def __init__(self, shape: InputShape, settings: WideDeepSettings) -> None:
         super().__init__(shape)
-        self.wide = FirstOrder(shape.n_dense)
-        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.norm)
+        self.wide = FirstOrder(shape.n_dense, shape.labels)
+        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.norm, labels=shape.labels)
 
     @property
     def output_bias(self) -> nn.Parameter:

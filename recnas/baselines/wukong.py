@@ -78,7 +78,9 @@ class Wukong(Baseline):
         after = settings.fm_rows + settings.linear_rows
         rows = [shape.n_sparse + shape.n_dense] + [after] * (settings.layers - 1)
         self.layers = nn.ModuleList(Layer(n, shape.width, settings, self.draws) for n in rows)
-        self.deep = Mlp(after * shape.width, settings.hidden, self.draws, settings.dropout, settings.norm)
+        self.deep = Mlp(
+            after * shape.width, settings.hidden, self.draws, settings.dropout, settings.norm, labels=shape.labels
+        )
 
     @property
     def output_bias(self) -> nn.Parameter:

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from recnas.baselines.base import Baseline, DeepSettings, InputShape, joined
-from recnas.baselines.layers import DenseFields, FirstOrder, Mlp
+from recnas.baselines.layers import DenseFields, FirstOrder, Mlp, as_logits
 
 
 class XDeepFMSettings(DeepSettings):
@@ -86,12 +86,12 @@ class XDeepFM(Baseline):
 
     def __init__(self, shape: InputShape, settings: XDeepFMSettings) -> None:
         super().__init__(shape)
-        self.first = FirstOrder(shape.n_dense)
+        self.first = FirstOrder(shape.n_dense, shape.labels)
         with_dense = settings.dense_fields and shape.n_dense > 0
         self.fields = DenseFields(shape.n_dense, shape.width) if with_dense else None
         self.cin = Cin(shape.n_sparse + shape.n_dense * with_dense, settings.cin)
-        self.pool = nn.Linear(sum(self.cin.widths), 1, bias=False)
-        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.norm)
+        self.pool = nn.Linear(sum(self.cin.widths), shape.labels, bias=False)
+        self.deep = Mlp(shape.flat, settings.hidden, self.draws, settings.dropout, settings.norm, labels=shape.labels)
 
     @property
     def output_bias(self) -> nn.Parameter:
@@ -100,5 +100,5 @@ class XDeepFM(Baseline):
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
         vectors, weights = self.split(embedded)
         fields = vectors if self.fields is None else self.fields(vectors, dense)
-        explicit = self.pool(self.cin(fields)).squeeze(1)
+        explicit = as_logits(self.pool(self.cin(fields)))
         return self.first(dense, weights) + explicit + self.deep(joined(vectors, dense))

@@ -25,6 +25,7 @@ from recnas.baselines.dcnv3 import DCNv3, DCNv3Settings
 from recnas.baselines.deepfm import DeepFM, DeepFMSettings
 from recnas.baselines.dlrm import DLRM, DLRMSettings
 from recnas.baselines.dnn import DNN, DNNSettings
+from recnas.baselines.esmm import ESMM, ESMMSettings
 from recnas.baselines.fibinet import FiBiNET, FiBiNETSettings
 from recnas.baselines.finalmlp import FinalMLP, FinalMLPSettings
 from recnas.baselines.finalnet import FinalNet, FinalNetSettings
@@ -55,6 +56,7 @@ class Entry:
     network: type[Baseline]
     settings: type[ModelSettings]
     grid: Grid = field(default_factory=dict)
+    labels: int | None = None  # that it is made for; None: any number
 
 
 ZOO: dict[str, Entry] = {
@@ -82,6 +84,8 @@ ZOO: dict[str, Entry] = {
     ),
     "wukong": Entry("Wukong", Wukong, WukongSettings, {**DEEP, "layers": (1, 2, 4), "rank": (4, 8, 16)}),
 }
+# Models for several labels, which are compared where the data have as many.
+OF_SEVERAL_LABELS: dict[str, Entry] = {"esmm": Entry("ESMM", ESMM, ESMMSettings, DEEP, labels=2)}
 ALIASES = {
     "autoint": "autoint+",
     "wdl": "wide-deep",
@@ -90,7 +94,7 @@ ALIASES = {
     "dcnv2": "dcn-v2",
     "dcn-v3": "dcnv3",
 }
-_PLUGGED: Parts[Entry] = Parts("hand-crafted model", lambda: [*ZOO, *ALIASES])
+_PLUGGED: Parts[Entry] = Parts("hand-crafted model", lambda: [*ZOO, *OF_SEVERAL_LABELS, *ALIASES])
 
 
 def register(name: str, entry: Entry) -> None:
@@ -105,7 +109,7 @@ def register(name: str, entry: Entry) -> None:
 def find_name(name: str) -> str | None:
     """The zoo's spelling of a model's name, or None."""
     lower = name.lower()
-    if lower in ZOO or lower in ALIASES:
+    if lower in ZOO or lower in OF_SEVERAL_LABELS or lower in ALIASES:
         return ALIASES.get(lower, lower)
     looks_like_one = not (set(lower) & set("/:=")) and not lower.endswith(".json")
     return lower if looks_like_one and _PLUGGED.find(lower) is not None else None
@@ -113,12 +117,12 @@ def find_name(name: str) -> str | None:
 
 def model_names() -> list[str]:
     """The zoo, and the models of plugins that are loaded."""
-    return [*ZOO, *_PLUGGED.known()]
+    return [*ZOO, *OF_SEVERAL_LABELS, *_PLUGGED.known()]
 
 
 def get_entry(name: str) -> Entry:
     found = find_name(name)
-    entry = None if found is None else ZOO.get(found) or _PLUGGED.find(found)
+    entry = None if found is None else ZOO.get(found) or OF_SEVERAL_LABELS.get(found) or _PLUGGED.find(found)
     if entry is None:
         raise ConfigError(f"there is no hand-crafted model {name!r}; {nearest(name, model_names())}")
     return entry
@@ -131,14 +135,26 @@ def check_model_settings(name: str, values: Mapping[str, Any] | ModelSettings | 
     return check_settings(entry.settings, dict(values or {}), f"the settings of {name}")
 
 
-def fits(name: str, n_sparse: int) -> bool:
-    """Whether a model can be built for data with so many categorical columns; without any, few can."""
-    return n_sparse > 0 or get_entry(name).network is DNN
+def fits(name: str, n_sparse: int, labels: int = 1) -> bool:
+    """Whether a model can be built for data with so many categorical columns and labels; without columns, few can."""
+    entry = get_entry(name)
+    return (n_sparse > 0 or entry.network is DNN) and entry.labels in (None, labels)
 
 
-def check_fits(name: str, n_sparse: int) -> None:
-    if not fits(name, n_sparse):
+def check_fits(name: str, n_sparse: int, labels: int = 1) -> None:
+    wanted = get_entry(name).labels
+    if wanted not in (None, labels):
+        has = "1 label" if labels == 1 else f"{labels} labels"
+        raise ConfigError(
+            f"{name} is a model of {wanted} labels, and this data set has {has}.",
+            "Name them in the recipe, the click first: labels: [{column: click}, {column: conversion}]",
+        )
+    if not fits(name, n_sparse, labels):
         raise ConfigError(f"{name} needs categorical columns, and this data set has none.", "Use dnn.")
+
+
+def every_fitting(n_sparse: int, labels: int) -> list[str]:
+    return [name for name in (*ZOO, *OF_SEVERAL_LABELS) if fits(name, n_sparse, labels)]
 
 
 def build(
@@ -146,10 +162,15 @@ def build(
 ) -> Baseline:
     """A new network. Initial weights and dropout depend on the seed alone; global random state is left."""
     entry, chosen = get_entry(name), check_model_settings(name, settings)
-    check_fits(name, shape.n_sparse)
+    check_fits(name, shape.n_sparse, shape.labels)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = entry.network(shape, chosen)  # type: ignore[call-arg]
         start_layers(network)
     network.draws.seed = seed
+    if network.output_bias.numel() != shape.labels:
+        raise ConfigError(
+            f"{name} gives one number per row, and these data have {shape.labels} labels.",
+            "Give its last layer shape.labels units, and output_bias as many.",
+        )
     return network

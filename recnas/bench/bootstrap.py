@@ -23,11 +23,13 @@ Shortcuts, each checked against the plain computation by a test:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from recnas.data.prepared import PreparedData
+from recnas.data.schema import Schema
 from recnas.errors import DataError
 from recnas.runs.records import PairedDifference
 
@@ -76,6 +78,26 @@ def row_sums(logits: np.ndarray, label: np.ndarray, groups: int = GROUPS, weight
         losses=per_group(losses),
         above=per_group(np.where(clicked, share, 0.0)),
         below=per_group(np.where(clicked, 0.0, share)),
+    )
+
+
+def judge(data: PreparedData, split: str) -> Callable[[np.ndarray], RowSums]:
+    """What comparisons need of any logits of the rows of a split."""
+    label = np.asarray(data.array(split, "label"))
+    weight = np.asarray(data.array(split, "weight")) if data.weighted else None
+    return lambda logits: judged(logits, label, weight, data.schema)
+
+
+def judged(logits: np.ndarray, label: np.ndarray, weight: np.ndarray | None, schema: Schema) -> RowSums:
+    """Of several labels, `[N, L]`, the loss is their weighted sum, and clicks and AUC are the first one's."""
+    if not schema.labels:
+        return row_sums(logits, label, weight=weight)
+    each = [row_sums(logits[:, i], label[:, i], weight=weight) for i in range(len(schema.labels))]
+    shares = [one.weight for one in schema.labels]
+    return replace(
+        each[0],
+        logloss=sum(share * one.logloss for share, one in zip(shares, each)),
+        losses=np.sum([share * one.losses for share, one in zip(shares, each)], axis=0),
     )
 
 

@@ -160,7 +160,7 @@ class Architecture(Trainable):
         network = new_subnet(arch, net_shape(schema, settings), seed, settings.dropout)
         counted = count(arch, schema, width=width, layernorm=settings.layernorm)
         embeddings = make_tables(schema, settings, seed, device, network)
-        columns = schema.table_columns(arch.table_columns(width, schema.n_sparse))
+        columns = schema.table_columns(arch.table_columns(width, schema.n_sparse, schema.n_labels))
         cost = {
             "params": counted.params,
             "macs": counted.macs,

@@ -17,7 +17,7 @@ from recnas.files import write_atomic, write_json
 from recnas.runs.layout import LEADERBOARD
 from recnas.runs.records import Metrics, ModelLatency, ModelTraining, PairedDifference
 from recnas.runs.results import ComparedModel, Headline, Leaderboard, Spread
-from recnas.train.metrics import REPORTED
+from recnas.train.metrics import REPORTED, Metric
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ class TrainedModel:
         return self.seeds[0].id
 
 
-def ranked(models: Sequence[TrainedModel], reference: str, guess: RowSums) -> tuple[ComparedModel, ...]:
+def ranked(
+    models: Sequence[TrainedModel], reference: str, guess: RowSums, metrics: Sequence[Metric] = REPORTED
+) -> tuple[ComparedModel, ...]:
     """Lowest mean test log loss first; the number says nothing that `verdict` does not support.
 
     Args:
@@ -52,7 +54,10 @@ def ranked(models: Sequence[TrainedModel], reference: str, guess: RowSums) -> tu
     against = next((model.sums for model in models if model.id == reference), None)
     rows = [
         _row(
-            model, None if against is None or model.id == reference else against, paired_bootstrap(model.sums, [guess])
+            model,
+            None if against is None or model.id == reference else against,
+            paired_bootstrap(model.sums, [guess]),
+            metrics,
         )
         for model in models
     ]
@@ -65,10 +70,15 @@ def _test_loss(row: ComparedModel) -> float:
     return math.inf if mean is None else mean
 
 
-def _row(model: TrainedModel, reference: Sequence[RowSums] | None, to_guess: PairedDifference) -> ComparedModel:
+def _row(
+    model: TrainedModel,
+    reference: Sequence[RowSums] | None,
+    to_guess: PairedDifference,
+    metrics: Sequence[Metric],
+) -> ComparedModel:
     """One model over its seeds; its rank is still to come."""
     first, lines = model.seeds[0], model.seeds
-    test = _over_seeds([line.test for line in lines])
+    test = _over_seeds([line.test for line in lines], metrics)
     speeds = [line.rows_per_second for line in lines if line.rows_per_second is not None]
     difference = None if reference is None else paired_bootstrap(model.sums, reference)
     below = is_below(test["normalized_entropy"].mean, to_guess.logloss_interval)
@@ -84,7 +94,7 @@ def _row(model: TrainedModel, reference: Sequence[RowSums] | None, to_guess: Pai
         whole=sum(line.failed is None and (line.rung is None or line.ended) for line in model.trials),
         best_epochs=tuple(line.best_epoch for line in lines),
         choice=first.choice,
-        valid=_over_seeds([line.valid for line in lines]),
+        valid=_over_seeds([line.valid for line in lines], metrics),
         test=test,
         params=first.params,
         embedding_params=first.embedding_params,
@@ -99,10 +109,10 @@ def _row(model: TrainedModel, reference: Sequence[RowSums] | None, to_guess: Pai
     )
 
 
-def _over_seeds(metrics: Sequence[Metrics]) -> dict[str, Spread]:
+def _over_seeds(lines: Sequence[Metrics], metrics: Sequence[Metric]) -> dict[str, Spread]:
     spreads: dict[str, Spread] = {}
-    for name in (metric.name for metric in REPORTED):
-        values = tuple(one[name] for one in metrics)
+    for name in (metric.name for metric in metrics):
+        values = tuple(one[name] for one in lines)
         known = [value for value in values if value is not None]
         if len(known) < len(values):
             spreads[name] = Spread(mean=None, std=None, values=values)
@@ -153,7 +163,7 @@ def write_board(folder: Path, board: Leaderboard) -> None:
 def flat(row: ComparedModel) -> dict[str, Any]:
     """One model as columns."""
     columns: dict[str, Any] = {"rank": row.rank, "model": row.model, "seeds": len(row.seeds)}
-    for metric in (one.name for one in REPORTED):
+    for metric in row.test:
         columns[f"test_{metric}"] = row.value("test", metric).mean
         columns[f"test_{metric}_std"] = row.value("test", metric).std
     for metric in ("logloss", "auc"):

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from recnas.bench.floor import guess_logits
+from recnas.data.bags import rows_at_a_time
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import MISSING_ID
 from recnas.model.embeddings import RowMap
@@ -26,6 +27,7 @@ from recnas.train.settings import TrainSettings
 
 MOST_ROWS = 1_000_000
 _EVAL_ROWS = 100_000  # scored at a time
+_MOST_IDS = 100_000_000  # of training rows with bags, padded
 _FEW_VALUES = 256  # LightGBM takes columns up to this as categories, others as ranks by frequency
 
 Scorer = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (dense [N, I], ids [N, F]) -> logits [N]
@@ -168,7 +170,7 @@ def run_other_model(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Fit one; facts with metrics per split, and the logits of each split."""
     tables = RowMap(data.schema, settings.embeddings.cap, settings.embeddings.hash_rows, torch.device("cpu"))
-    rows = min(MOST_ROWS, data.rows("train"))
+    rows = min(rows_at_a_time(MOST_ROWS, data.schema, _MOST_IDS), data.rows("train"))
     started = time.monotonic()
     fitted = OTHER_MODELS[name].fit(_rows(data, "train", slice(0, rows), tables), tables, choice, seed)
     seconds = time.monotonic() - started
@@ -184,8 +186,9 @@ def run_other_model(
     logits: dict[str, np.ndarray] = {}
     for split in splits:
         metrics, parts = Metrics(), []
-        for start in range(0, data.rows(split), _EVAL_ROWS):
-            dense, ids, label, weight = _rows(data, split, slice(start, start + _EVAL_ROWS), tables)
+        size = rows_at_a_time(_EVAL_ROWS, data.schema)
+        for start in range(0, data.rows(split), size):
+            dense, ids, label, weight = _rows(data, split, slice(start, start + size), tables)
             parts.append(fitted.score(dense, ids).astype(np.float32))
             heavy = None if weight is None else torch.from_numpy(weight)
             metrics.update(torch.from_numpy(parts[-1]), torch.from_numpy(label.astype(np.float32)), heavy)

@@ -65,9 +65,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.data.prepared import PreparedData
+    from recnas.data.rolling import RollingData
     from recnas.jobs.compare.configured import compare_configured
 
     config = _config(args)
+    if (rolling := RollingData.find(config.data)) is not None:
+        from recnas.cli.rolling import show
+        from recnas.jobs.rolling import compare_rolling
+
+        return show(compare_rolling(config, rolling, args.out, args.keep, execution(args)), args.out, args.json)
     board = compare_configured(config, PreparedData.open(str(config.data)), args.out, args.keep, execution(args))
     if args.json:
         print_json(board.to_json())
@@ -112,7 +118,7 @@ def _config(args: argparse.Namespace) -> CompareConfig:
 def _print(board: Leaderboard, out: str) -> None:
     from recnas.report.headline import floor_lines, headline
 
-    header = ["model", *(metric.title for metric in board.metrics), f"vs {board.reference}", "95 % interval", "verdict",
+    header = ["model", *(metric.title for metric in _shown(board)), f"vs {board.reference}", "95 % interval", "verdict",
               "params", "MFLOPs", "p50/p99 ms @1", "@512", "rows/s", "best epoch", "trained on"]  # fmt: skip
     print(table([_cells(row, board) for row in board.models], header))
     if board.tune or board.budget:
@@ -145,6 +151,13 @@ def _tuned(row: ComparedModel, board: Leaderboard) -> str:
     return f"{row.trials} recipe(s), {row.whole} of them trained to the end, {spent:.1f} of {board.budget:g}x spent,"
 
 
+def _shown(board: Leaderboard) -> list[MetricColumn]:
+    """Of several labels the sum that decides, and log loss and AUC of each; the files have the rest."""
+    several = any(":" in metric.name for metric in board.metrics)
+    few = ("logloss", "logloss:", "auc:")
+    return [m for m in board.metrics if not several or m.name == few[0] or m.name.startswith(few[1:])]
+
+
 def _cells(row: ComparedModel, board: Leaderboard) -> list[str]:
     def figure(metric: MetricColumn) -> str:
         spread = row.value("test", metric.name)
@@ -165,7 +178,7 @@ def _cells(row: ComparedModel, board: Leaderboard) -> list[str]:
     epochs = [epoch for epoch in row.best_epochs if epoch is not None]
     spent = row.trained_rows / row.train_rows if row.train_rows else 0.0
     return [
-        row.model, *map(figure, board.metrics),
+        row.model, *map(figure, _shown(board)),
         delta, interval, verdict, f"{row.params:,}", "-" if row.flops is None else f"{row.flops / 1e6:.2f}",
         times(1), times(512), "-" if row.rows_per_second is None else f"{row.rows_per_second:,.0f}",
         " ".join(f"{epoch:g}" for epoch in epochs) or "-", f"{spent:.1f}x",

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         "blocks": len(arch.blocks),
         "live_blocks": cost.live_blocks,
     }
-    wanted = schema.table_columns(arch.table_columns(args.width, schema.n_sparse))
+    wanted = schema.table_columns(arch.table_columns(args.width, schema.n_sparse, schema.n_labels))
     columns = {f.name: n for f, n in zip(schema.sparse, wanted)}
     if args.json:
         print_json(
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"  parameters       {whole.params:>12,}  ({cost.params:,} live)")
     print(f"  multiply-adds    {cost.macs:>12,}  per row ({human(cost.macs)})")
     print(f"  embedding tables {cost.embedding_params:>12,}  ({human_bytes(cost.embedding_bytes)})")
-    full = arch.table_width(args.width)
+    full = arch.table_width(args.width, schema.n_labels)
     narrow = [f"{name} {n}" for name, n in columns.items() if 0 < n < full]
     dropped = [name for name, n in columns.items() if not n]
     if narrow:

@@ -77,7 +77,7 @@ def guess(args: argparse.Namespace) -> int:
         raise ConfigError(
             f"Where {args.target} goes is not clear.", f"recnas datasets guess {args.name} -o {args.target}"
         )
-    text = guess_recipe(Path(args.name), args.label)
+    text = guess_recipe(args.name, args.label)
     if args.json:
         print_json({"recipe": text})
     elif args.written is None:

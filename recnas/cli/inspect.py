@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def show(summary: dict[str, Any]) -> None:
+    from recnas.data.prepared import vector_lines
     from recnas.progress import human_bytes
 
     print(f"{summary['path']}: {summary['recipe']}, {summary['protocol']}, fingerprint {summary['fingerprint'][:16]}")
@@ -65,9 +66,15 @@ def show(summary: dict[str, Any]) -> None:
             f"{summary['left_out']:,} training rows without a click were left out (negatives); those that were kept have the "
             "weight of all\n"
         )
+    if summary["later"]:
+        print(f"{summary['later']:,} rows are later than this origin's test window and were not read\n")
     rates = summary["click_rate"]
-    rows = [[s, f"{n:,}", "-" if rates[s] is None else f"{rates[s]:.5f}"] for s, n in summary["rows"].items()]
-    header = ["split", "rows", "click rate"]
+    several = summary["label_rates"] or {"click rate": rates}
+    shown = {
+        name: {s: "-" if rate is None else f"{rate:.5f}" for s, rate in one.items()} for name, one in several.items()
+    }
+    rows = [[s, f"{n:,}", *(one[s] for one in shown.values())] for s, n in summary["rows"].items()]
+    header = ["split", "rows", *(f"rate of {name}" if summary["label_rates"] else name for name in shown)]
     if weights := summary["weight"]:
         rows, header = [[*row, f"{weights[row[0]]:,.6g}"] for row in rows], [*header, "sum of weights"]
     print(table(rows, header))
@@ -101,6 +108,8 @@ def show(summary: dict[str, Any]) -> None:
     )
     if summary["bags"]:
         print("\n" + bags_table(summary))
+    for line in vector_lines(summary["vectors"]):
+        print(line)
     if summary["warnings"]:
         print()
     for warning in summary["warnings"]:

@@ -69,6 +69,10 @@ def run(args: argparse.Namespace) -> int:
             print(f"  without a readable weight: {result['unweighted']:,} rows, predicted but not in these figures")
         if result["unlabelled"]:
             print(f"  without a readable label: {result['unlabelled']:,} rows, predicted but not in these figures")
+    for name, mean in result.get("mean_predictions", {}).items():
+        figures = result.get("labels", {}).get(name, {})
+        shown = [("mean prediction", mean), *((what.replace("_", " "), value) for what, value in figures.items())]
+        print(f"  {name}: {', '.join(f'{what} {value:.5f}' for what, value in shown if value is not None)}")
     if result["rejects"]:
         print(f"  rejected         {result['rejects']:,} rows; the first:")
         for fault in result["first_rejects"]:

@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--raw",
         nargs="+",
         metavar="FILE",
-        help="raw files, folders or patterns; .gz and .zst are read as they are; - is standard input",
+        help="raw files, folders or patterns, also by address (s3://, gs://, hf://); .gz and .zst are read as they are; "
+        "- is standard input",
     )
     for split, what in (("train", "training"), ("valid", "validation"), ("test", "test")):
         parser.add_argument(
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--protocol",
         metavar="P",
-        help="random-8-1-1, autoctr-8-1-1, random, group, time-last-day, time-ratio, index or files (default: the recipe's; "
+        help="random-8-1-1, autoctr-8-1-1, random, group, time-last-day, time-ratio, rolling, index or files (default: the recipe's; "
         "files with --train)",
     )
     parser.add_argument(
@@ -62,6 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=shares,
         metavar="A,B,C",
         help="of train, validation and test, with the protocols random, group and time-ratio, as 0.7,0.2,0.1",
+    )
+    parser.add_argument("--origins", type=count, metavar="K", help="with --protocol rolling (default: 3)")
+    parser.add_argument(
+        "--window",
+        type=float,
+        metavar="SHARE",
+        help="with --protocol rolling: of all rows, in each validation and test window (default: 0.1)",
     )
     parser.add_argument(
         "--split-index",
@@ -129,7 +137,8 @@ def shares(text: str) -> tuple[float, float, float]:
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.inspect import show
     from recnas.data.prepare.options import PrepareOptions
-    from recnas.data.prepare.prepare import prepare
+    from recnas.data.prepare.rolling import prepare_any
+    from recnas.data.rolling import RollingData
     from recnas.progress import Progress
 
     options = PrepareOptions(
@@ -145,11 +154,13 @@ def run(args: argparse.Namespace) -> int:
         side=tuple(args.side),
         parquet=not args.no_parquet,
         shares=args.shares,
+        origins=args.origins,
+        window=args.window,
         like=args.like,
         extend=args.extend,
     )
     progress = Progress(quiet=args.quiet)
-    data = prepare(
+    data = prepare_any(
         args.recipe,
         raw_files(args),
         args.out,
@@ -160,13 +171,19 @@ def run(args: argparse.Namespace) -> int:
         engine=args.engine,
         spark_master=args.spark_master,
     )
-    summary = data.summary()
+    rolling = isinstance(data, RollingData)
+    summaries = [origin.summary() for origin in data.origins] if isinstance(data, RollingData) else [data.summary()]
     if args.json:
-        print_json(summary)
-    else:
+        print_json({"path": args.out, "origins": summaries} if rolling else summaries[0])
+        return 0
+    for summary in summaries:
         show(summary)
         if summary["rejects"]:
-            print(f"\n{summary['rejects']:,} rows were rejected: {args.out}/rejects.tsv says which and why.")
+            print(f"\n{summary['rejects']:,} rows were rejected: {summary['path']}/rejects.tsv says which and why.")
+        if rolling:
+            print()
+    if rolling:
+        print(f"{len(summaries)} origins; give {args.out} to recnas search or recnas compare for all of them")
     return 0
 
 

@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from recnas.cli.shipped import config_path
+    from recnas.data.rolling import RollingData
     from recnas.errors import ConfigError
     from recnas.jobs.search import search
     from recnas.report.last_lines import verdict
@@ -62,13 +63,21 @@ def run(args: argparse.Namespace) -> int:
                 "--resume takes the settings from the run itself.", f"recnas search --resume {args.resume}"
             )
         out = args.resume
-        config = kept_search(RunDir.open(out), data)
+        run = RunDir.open(out)
+        if run.manifest().get("job") == "compare":
+            raise ConfigError(f"{out} is a comparison.", "Repeat its command: it continues.")
+        config = kept_search(run, data)
         config = config.model_copy(update={"track": tuple(args.track)}) if args.track else config
     else:
         if not args.config or not args.out:
             raise ConfigError("a config and --out are needed.", "recnas search synthetic/laptop --out runs/first")
         out = args.out
         config = load_search(config_path(args.config), tracked(args.track, with_data(args.data, args.overrides)))
+    if (rolling := RollingData.find(getattr(config, "data", None))) is not None:
+        from recnas.cli.rolling import show
+        from recnas.jobs.rolling import check_search, search_rolling
+
+        return show(search_rolling(check_search(config), rolling, out, execution(args)), out, args.json)
     result = search(config, out, execution(args))
     if args.json:
         print_json(result.to_json())

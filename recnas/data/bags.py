@@ -9,6 +9,7 @@ value of a bag has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +23,20 @@ def bag_files(name: str) -> tuple[str, str]:
     return f"{name}.values.i32", f"{name}.ends.i64"
 
 
-def pad_into(out: np.ndarray, values: np.ndarray, counts: np.ndarray) -> None:
-    """Write values, row after row, into `out [n, length]`."""
-    out[:] = MISSING_ID
-    out[np.arange(out.shape[1]) < counts[:, None]] = values
+def rows_at_a_time(rows: int, schema: Schema, ids: int = 4 << 20) -> int:
+    """How many rows are padded at a time: `rows`, or fewer where bags have very many places."""
+    return max(1, min(rows, ids // schema.n_ids)) if schema.bags else rows
+
+
+def pad_into(out: np.ndarray, first: int, length: int, values: np.ndarray, counts: np.ndarray) -> None:
+    """Write values, row after row, into `length` columns of `out [n, columns]`, whose rows lie behind each other."""
+    n, columns = out.shape
+    out[:, first : first + length] = MISSING_ID
+    ends = np.cumsum(counts)
+    starts = np.arange(first, first + n * columns, columns)
+    places = np.repeat(starts - (ends - counts), counts)
+    places += np.arange(len(places))
+    out.reshape(-1)[places] = values
 
 
 def unpadded(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -42,13 +53,16 @@ class BagArray:
     ends: np.ndarray  # int64 [N]
     length: int
 
-    def pad(self, start: int, stop: int, out: np.ndarray) -> None:
-        """Rows start..stop-1 into `out [stop - start, length]`."""
-        if start == stop:
-            return
-        ends = self.ends[start:stop]
+    def rows(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Values and counts of rows start..stop-1."""
         begin = int(self.ends[start - 1]) if start else 0
-        pad_into(out, self.values[begin : int(ends[-1])], np.diff(ends, prepend=begin))
+        ends = self.ends[start:stop]
+        if not len(ends):
+            return self.values[:0], ends
+        counts = ends.copy()
+        counts[1:] -= ends[:-1]
+        counts[0] -= begin
+        return self.values[begin : int(ends[-1])], counts
 
 
 class PaddedIds:
@@ -70,14 +84,17 @@ class PaddedIds:
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         out = np.empty((stop - start, self.shape[1]), dtype=np.int32)
-        self.read_into(start, stop, out)
-        return out
-
-    def read_into(self, start: int, stop: int, out: np.ndarray) -> None:
         first = self.single.shape[1]
         out[:, :first] = self.single[start:stop]
+        self.places_into([(start, stop)], out, first)
+        return out
+
+    def places_into(self, spans: Sequence[tuple[int, int]], out: np.ndarray, first: int = 0) -> None:
+        """The bags of some stretches of rows, behind each other, into the columns of `out` from `first` on."""
         for bag in self.bags:
-            bag.pad(start, stop, out[:, first : first + bag.length])
+            parts = [bag.rows(start, stop) for start, stop in spans]
+            values, counts = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts))
+            pad_into(out, first, bag.length, values, counts)
             first += bag.length
 
     def __getitem__(self, key: Any) -> np.ndarray:
@@ -103,14 +120,9 @@ class PaddedIds:
             counts = bag.ends[index] - begins
             ends = np.cumsum(counts)
             places = np.repeat(begins - (ends - counts), counts) + np.arange(int(counts.sum()))
-            pad_into(found[:, first : first + bag.length], bag.values[places], counts)
+            pad_into(found, first, bag.length, bag.values[places], counts)
             first += bag.length
         return found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self.rows(0, len(self)).astype(dtype or self.dtype, copy=False)
-
-
-def columns_of_table(schema: Schema, name: str) -> list[str]:
-    """The fields that read the table of a field, itself first."""
-    return [name, *(field.name for field in schema.bags if field.table == name and field.name != name)]

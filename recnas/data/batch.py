@@ -15,20 +15,23 @@ class Batch:
 
     dense: `[B, I]` float32, transformed. ids: `[B, F]` int64, each below its table's rows: never
     floats, which are exact only up to 2^24. Where fields have several values, `[B, n_ids]` instead: see
-    `Schema.id_columns` and `data.bags`. label: `[B]` float32, 0 or 1. weight: `[B]` float32, or None if all
-    rows count alike.
+    `Schema.id_columns` and `data.bags`. label: `[B]` float32, 0 or 1; of several labels `[B, L]`. weight: `[B]`
+    float32, or None if all rows count alike. label_weights: `[L]` float32, what the loss of each label counts; None
+    for one.
     """
 
     dense: torch.Tensor
     ids: torch.Tensor
     label: torch.Tensor
     weight: torch.Tensor | None = None
+    label_weights: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return self.label.shape[0]
 
     def tensors(self) -> list[torch.Tensor]:
-        return [tensor for tensor in (self.dense, self.ids, self.label, self.weight) if tensor is not None]
+        every = (self.dense, self.ids, self.label, self.weight, self.label_weights)
+        return [tensor for tensor in every if tensor is not None]
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
@@ -43,4 +46,5 @@ class Batch:
             ids=change(self.ids),
             label=change(self.label),
             weight=None if self.weight is None else change(self.weight),
+            label_weights=None if self.label_weights is None else change(self.label_weights),
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -81,6 +82,8 @@ class BatchLoader:
         # Plain arrays over the maps: slicing the memmap subclass costs several microseconds each time.
         arrays: list[Any] = [data.array(split, name) for name in data.arrays]
         self._arrays = tuple(one if isinstance(one, PaddedIds) else np.asarray(one) for one in arrays)
+        labels = data.schema.labels
+        self._label_weights = torch.tensor([label.weight for label in labels]) if labels else None
         self._epoch = 0
         self._batch = 0  # of this worker, within the epoch
 
@@ -127,6 +130,13 @@ class BatchLoader:
     def _cut(self, number: int, rows: Callable[[int, int], Batch]) -> Batch:
         """Batch `number`, or this worker's share of it; `rows(start, stop)` reads."""
         start, stop = number * self.batch_size, min((number + 1) * self.batch_size, self.rows)
+        return self._shared(start, stop, self._with_label_weights(rows))
+
+    def _with_label_weights(self, rows: Callable[[int, int], Batch]) -> Callable[[int, int], Batch]:
+        weights = self._label_weights
+        return rows if weights is None else lambda *ends: replace(rows(*ends), label_weights=weights)
+
+    def _shared(self, start: int, stop: int, rows: Callable[[int, int], Batch]) -> Batch:
         if self.share is None:
             return rows(start, stop)
         first, last = share_of(start, stop, *self.share)
@@ -148,15 +158,19 @@ class _ShuffledOrder:
         # One permutation serves every pool of the epoch: their rows differ, so their mixtures do too.
         self.within = rng.permutation(POOL_ROWS)
         whole = len(self.blocks) * BLOCK_ROWS
-        self.tails = [array[whole:rows] for array in arrays]
         # The same memory for every pool, so that it stays in the cache.
-        self.pools = [np.empty((POOL_ROWS, *array.shape[1:]), dtype=array.dtype) for array in arrays]
+        self.padded = next((array for array in arrays if isinstance(array, PaddedIds)), None)
+        single = [array.single if isinstance(array, PaddedIds) else array for array in arrays]
+        self.pools = [np.empty((POOL_ROWS, *array.shape[1:]), dtype=array.dtype) for array in single]
         self.block_copies = [
             (_as_values(array[:whole], BLOCK_ROWS), _as_values(pool, BLOCK_ROWS))
-            for array, pool in zip(arrays, self.pools)
-            if not isinstance(array, PaddedIds)
+            for array, pool in zip(single, self.pools)
         ]
-        self.padded = [(array, pool) for array, pool in zip(arrays, self.pools) if isinstance(array, PaddedIds)]
+        self.tails = [array[whole:rows] for array in single]
+        self.tail = (whole, rows)
+        if self.padded is not None:  # a pool of the places of bags, behind the others
+            places = self.padded.shape[1] - self.padded.single.shape[1]
+            self.pools.append(np.empty((POOL_ROWS, places), dtype=np.int32))
         self.row_values = [_as_values(pool, 1) for pool in self.pools]
         self.number = -1
 
@@ -171,7 +185,10 @@ class _ShuffledOrder:
             order = self.order[start - number * POOL_ROWS : end - number * POOL_ROWS]
             parts.append([self._rows(k, order) for k in range(len(self.pools))])
             start = end
-        return _batch(*parts[0]) if len(parts) == 1 else _batch(*(np.concatenate(arrays) for arrays in zip(*parts)))
+        arrays = parts[0] if len(parts) == 1 else [np.concatenate(pieces) for pieces in zip(*parts)]
+        if self.padded is not None:
+            arrays[1] = np.concatenate([arrays[1], arrays.pop()], axis=1, dtype=np.int64)
+        return _batch(*arrays)
 
     def _rows(self, k: int, order: np.ndarray) -> np.ndarray:
         pool, values = self.pools[k], self.row_values[k]
@@ -186,14 +203,15 @@ class _ShuffledOrder:
             if source is not None and target is not None and len(blocks):
                 # Blocks are known to be in range; `clip` only spares numpy a second copy.
                 source.take(blocks, out=target[: len(blocks)], mode="clip")
-        for ids, pool in self.padded:
-            for place, block in enumerate(blocks.tolist()):
-                into = pool[place * BLOCK_ROWS : (place + 1) * BLOCK_ROWS]
-                ids.read_into(block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS, into)
         if held < POOL_ROWS:
             for pool, tail in zip(self.pools, self.tails):
                 pool[held : held + len(tail)] = tail
             held += len(self.tails[0])
+        if self.padded is not None and held:
+            spans = [(block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS) for block in blocks.tolist()]
+            if held > len(blocks) * BLOCK_ROWS:
+                spans.append(self.tail)
+            self.padded.places_into(spans, self.pools[-1][:held])
         self.order = self.within if held == POOL_ROWS else self.within[self.within < held]
         self.number = number
 

@@ -3,9 +3,9 @@
 manifest.json   fingerprint, options, counts, checksums; present only when everything else is
 schema.json     the model inputs
 vocab/          one Parquet file per sparse column
-train|valid|test/   dense.f32 [N, I], ids.i32 [N, F], label.i8 [N], row-major, memory-mapped; where rows have
-                    weights also weight.f32 [N]; of every bag NAME.values.i32 and NAME.ends.i64 (see `bags`), while ids
-                    are those of fields with one value
+train|valid|test/   dense.f32 [N, I], ids.i32 [N, F], label.i8 [N] (of several labels [N, L]), row-major,
+                    memory-mapped; where rows have weights also weight.f32 [N]; of every bag NAME.values.i32 and
+                    NAME.ends.i64 (see `bags`), while ids are those of fields with one value
 train|valid|test.parquet   the same rows for other tools
 """
 
@@ -56,8 +56,10 @@ def prepared_options(recipe: Recipe, options: PrepareOptions, protocol: str, sou
     chosen = {
         name: value
         for name, value in asdict(options).items()
-        if name not in ("side", "protocol", "shares", "like", "extend")
+        if name not in ("side", "protocol", "shares", "like", "extend", "origins", "window", "origin")
     }
+    if protocol == "rolling":
+        chosen |= {**options.rolling(recipe).model_dump(), "origin": options.origin}
     if options.takes_shares(protocol):
         chosen["shares"] = list(options.shares_of(recipe))
     chosen["with_columns"] = list(options.with_columns)
@@ -79,10 +81,7 @@ def vocabulary_id(schema: Schema, digests: Mapping[str, str]) -> str:
 def open_array(folder: Path, split: str, array: str, rows: int, schema: Schema) -> np.ndarray:
     """One array of one split as a private memory map: reading costs no copy."""
     name, dtype = _FILES[array]
-    shape = {"dense": (rows, schema.n_dense), "ids": (rows, schema.n_single), "label": (rows,), "weight": (rows,)}[
-        array
-    ]
-    return _mapped(folder, split, name, dtype, shape)
+    return _mapped(folder, split, name, dtype, (rows, *_row_shape(array, schema)))
 
 
 def open_bag(folder: Path, split: str, field: SparseField, rows: int, values: int) -> BagArray:
@@ -90,7 +89,9 @@ def open_bag(folder: Path, split: str, field: SparseField, rows: int, values: in
     assert field.bag is not None
     of_values, of_ends = bag_files(field.name)
     ends = _mapped(folder, split, of_ends, "<i8", (rows,))
-    return BagArray(_mapped(folder, split, of_values, "<i4", (values,)), ends, field.bag.length)
+    mapped = _mapped(folder, split, of_values, "<i4", (values,))
+    # Plain arrays over the maps: slicing the memmap subclass costs several microseconds each time.
+    return BagArray(np.asarray(mapped), np.asarray(ends), field.bag.length)
 
 
 def _mapped(folder: Path, split: str, name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -115,17 +116,20 @@ def _mapped(folder: Path, split: str, name: str, dtype: str, shape: tuple[int, .
 def read_blocks(folder: Path, split: str, array: str, rows: int, schema: Schema, size: int) -> Iterator[np.ndarray]:
     """The rows of one array, `size` at a time, by plain reads; ids with the places of bags."""
     name, dtype = _FILES[array]
-    width = {"dense": schema.n_dense, "ids": schema.n_single}.get(array, 1)
+    shape = _row_shape(array, schema)
+    width = shape[0] if shape else 1
     bags = [_read_bags(folder, split, field, rows, size) for field in schema.bags] if array == "ids" else []
     with open(folder / split / name, "rb") as file:
         for start in range(0, rows, size):
             count = min(size, rows - start)
-            block = _read_exactly(file, folder, dtype, count * width)
-            if array not in ("dense", "ids"):
-                yield block
-                continue
-            whole = block.reshape(count, width)
+            whole = _read_exactly(file, folder, dtype, count * width).reshape(count, *shape)
             yield np.concatenate([whole, *(next(bag) for bag in bags)], axis=1) if bags else whole
+
+
+def _row_shape(array: str, schema: Schema) -> tuple[int, ...]:
+    """On disk: ids are those of fields with one value."""
+    several = (schema.n_labels,) if schema.labels else ()
+    return {"dense": (schema.n_dense,), "ids": (schema.n_single,), "label": several, "weight": ()}[array]
 
 
 def _read_bags(folder: Path, split: str, field: SparseField, rows: int, size: int) -> Iterator[np.ndarray]:
@@ -137,7 +141,7 @@ def _read_bags(folder: Path, split: str, field: SparseField, rows: int, size: in
             end = _read_exactly(ends, folder, "<i8", min(size, rows - start))
             places = np.empty((len(end), field.bag.length), dtype=np.int32)
             held = _read_exactly(values, folder, "<i4", int(end[-1]) - before)
-            pad_into(places, held, np.diff(end, prepend=before))
+            pad_into(places, 0, field.bag.length, held, np.diff(end, prepend=before))
             before = int(end[-1])
             yield places
 
@@ -148,6 +152,13 @@ def _read_exactly(file: IO[bytes], folder: Path, dtype: str, count: int) -> np.n
     if len(data) < size:
         raise DataError(f"{file.name} ends too early.", f"Start over: rm -r {folder}")
     return np.frombuffer(data, dtype=dtype)
+
+
+def _rolling(path: Path, names: list[str]) -> DataError:
+    return DataError(
+        f"{path} holds {len(names)} origins of a rolling split, and one is needed here.",
+        f"Name one, such as the last: {path / names[-1]}. (recnas search and recnas compare take the whole folder.)",
+    )
 
 
 class PreparedData:
@@ -174,6 +185,8 @@ class PreparedData:
             )
         try:
             manifest = read_json(path / MANIFEST)
+            if isinstance(manifest, dict) and "origins" in manifest:
+                raise _rolling(path, manifest["origins"])
             schema = Schema.from_dict(read_json(path / "schema.json"))
         except (FileNotFoundError, NotADirectoryError) as error:
             what = (
@@ -241,10 +254,28 @@ class PreparedData:
     def rows(self, split: str) -> int:
         return int(self.manifest["rows"][split])
 
+    def label_rates(self, split: str) -> list[float | None]:
+        """Share of clicks by label, `[L]`."""
+        several = self.manifest.get("label_rates", {"": self.manifest["click_rate"]})
+        return [rates[split] for rates in several.values()]
+
     @property
     def weighted(self) -> bool:
         """Whether rows have weights."""
         return "weight" in self.manifest
+
+    @property
+    def vectors(self) -> dict[str, dict[str, Any]]:
+        """Pre-trained vectors by column: their width, how many values have one, whether they are trained."""
+        return self.manifest.get("vectors", {})
+
+    def read_vectors(self, column: str) -> tuple[np.ndarray, np.ndarray]:
+        """float32 [rows, V] in id order, NaN where there is none, and [V, V], see `prepare.vectors`."""
+        width, found = self.vectors[column]["width"], []
+        for name in (f"vectors/{column}.f32", f"vectors/{column}.basis.f32"):
+            self.check_file(name)
+            found.append(np.fromfile(self.path / name, dtype="<f4").reshape(-1, width))
+        return found[0], found[1]
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -280,7 +311,7 @@ class PreparedData:
         """One pass over a split; the order of a shuffled one depends on seed and epoch alone.
 
         for batch in data.batches("train", 512, shuffle=True):
-            batch.dense, batch.ids, batch.label      # [B, I] float32, [B, F] int64 (more with bags), [B] float32
+            batch.dense, batch.ids, batch.label      # [B, I] float32, [B, F] int64 (more with bags), [B] (or [B, L])
         """
         from recnas.data.loader import BatchLoader
 
@@ -334,8 +365,11 @@ class PreparedData:
             "rows_in": manifest["rows_in"],
             "rejects": manifest["rejects"],
             "left_out": manifest.get("left_out"),
+            "later": manifest.get("later"),
+            "vectors": self.vectors,
             "rows": manifest["rows"],
             "click_rate": manifest["click_rate"],
+            "label_rates": manifest.get("label_rates"),
             "weight": manifest.get("weight"),
             "effective_rows": manifest.get("effective_rows"),
             "dense": {
@@ -361,6 +395,15 @@ class PreparedData:
             "embedding_width": width,
             "embedding_bytes": self.schema.embedding_bytes(width),
         }
+
+
+def vector_lines(vectors: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Of a manifest, in words."""
+    return [
+        f"vectors of {name}: {one['found']:,} of {one['values']:,} values have one of {one['width']} numbers in {one['file']} "
+        f"({'trained on' if one['train'] else 'frozen'}); the other {one['values'] - one['found']:,} begin as usual"
+        for name, one in vectors.items()
+    ]
 
 
 def other_options(before: dict[str, Any], wanted: dict[str, Any]) -> list[str]:

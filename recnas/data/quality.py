@@ -131,7 +131,7 @@ def _sparse(schema: Schema, facts: dict[str, Any]) -> Iterable[DataWarning]:
             yield DataWarning("constant", f"Column {field.name}: every training row has the same value.")
 
 
-Block = tuple[np.ndarray, np.ndarray, np.ndarray]  # dense [n, I] float32, ids [n, F] int32, label [n] int8
+Block = tuple[np.ndarray, np.ndarray, np.ndarray]  # dense [n, I] float32, ids [n, F] int32, label [n] or [n, L] int8
 
 
 def repeated_share(test: Iterable[Block], train: Iterable[Block], test_rows: int) -> float:
@@ -155,7 +155,11 @@ def _every(hashes: np.ndarray, step: np.uint64) -> np.ndarray:
 
 def row_hashes(dense: np.ndarray, ids: np.ndarray, label: np.ndarray) -> np.ndarray:
     """64 bits per row, of everything in it."""
-    hashes = label.astype(np.uint64)
+    hashes = (
+        label.astype(np.uint64)
+        if label.ndim == 1
+        else label.astype(np.uint64) @ (_U(1) << np.arange(label.shape[1], dtype=_U))
+    )
     for column in (*dense.view(np.uint32).T, *ids.view(np.uint32).T):
         hashes ^= column
         hashes *= _U(0x9E3779B97F4A7C15)

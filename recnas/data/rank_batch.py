@@ -39,9 +39,10 @@ def filled(found: Batch | None, first_row: Callable[[], Batch], whole: int, worl
     real = len(found) if found is not None else 0
     missing = share_size(whole, world) - real
     if found is not None and not missing:
-        return PartBatch(found.dense, found.ids, found.label, found.weight, real=real, whole=whole)
+        return PartBatch(found.dense, found.ids, found.label, found.weight, found.label_weights, real=real, whole=whole)
     one = first_row()
     parts = [*([found] if found is not None else []), *[one] * missing]
     dense, ids, label = (torch.cat([getattr(part, name) for part in parts]) for name in ("dense", "ids", "label"))
     weights = [part.weight for part in parts if part.weight is not None]
-    return PartBatch(dense, ids, label, torch.cat(weights) if weights else None, real=real, whole=whole)
+    weight = torch.cat(weights) if weights else None
+    return PartBatch(dense, ids, label, weight, one.label_weights, real=real, whole=whole)

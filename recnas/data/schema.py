@@ -3,7 +3,7 @@
 A schema is a plain value without torch. `space.cost` counts parameters from it before any network
 exists, `model.embeddings` allocates tables from it, and the prepared folder stores it as JSON.
 
-Shape letters used throughout the project: B batch, I dense fields, F sparse fields, D embedding width.
+Shape letters used throughout the project: B batch, I dense fields, F sparse fields, D embedding width, L labels.
 """
 
 from __future__ import annotations
@@ -72,11 +72,28 @@ class SparseField:
 
 
 @dataclass(frozen=True)
+class LabelField:
+    """One of several labels, and what its loss counts in the sum that is trained."""
+
+    name: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
 class Schema:
-    """The inputs of every model trained on one prepared data set. Bags are the last of the sparse fields."""
+    """The inputs of every model trained on one prepared data set, and what it predicts if that is not one label.
+
+    Bags are the last of the sparse fields.
+    """
 
     dense: tuple[DenseField, ...]
     sparse: tuple[SparseField, ...]
+    labels: tuple[LabelField, ...] = ()  # empty: one label, which needs no name
+
+    @property
+    def n_labels(self) -> int:
+        """L: how many numbers a network gives for a row."""
+        return max(1, len(self.labels))
 
     @property
     def n_dense(self) -> int:
@@ -89,6 +106,10 @@ class Schema:
     @property
     def bags(self) -> tuple[SparseField, ...]:
         return tuple(field for field in self.sparse if field.bag)
+
+    @property
+    def bag_names(self) -> list[str]:
+        return [field.name for field in self.bags]
 
     @property
     def n_single(self) -> int:
@@ -133,7 +154,7 @@ class Schema:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Without `edges` and `bag` where there are none, as schemas were before there were any."""
+        """Without `edges`, `bag` and `labels` where there are none, as schemas were before there were any."""
         whole = asdict(self)
         for field in whole["sparse"]:
             if field["bag"] is None:
@@ -142,6 +163,8 @@ class Schema:
             edges = field.pop("edges")
             if edges:
                 field["edges"] = list(edges)
+        if not whole["labels"]:
+            del whole["labels"]
         return whole
 
     @classmethod
@@ -150,6 +173,7 @@ class Schema:
         schema = cls(
             dense=tuple(DenseField(**_with_edges(field)) for field in data["dense"]),
             sparse=tuple(SparseField(**_with_bag(_with_edges(field))) for field in data["sparse"]),
+            labels=tuple(LabelField(**label) for label in data.get("labels", ())),
         )
         schema._check()
         return schema
@@ -158,6 +182,9 @@ class Schema:
         for name in [*(field.name for field in self.dense), *(field.name for field in self.sparse)]:
             if fault := name_fault(name):
                 raise ValueError(f"the name {name!r} {fault}")
+        for label in self.labels:
+            if (fault := name_fault(label.name)) or not (type(label.weight) in (int, float) and label.weight > 0):
+                raise ValueError(f"the label {label.name!r} {fault or f'has the weight {label.weight!r}'}")
         for dense in self.dense:
             for value in (dense.mean, dense.std, dense.fill):
                 if type(value) not in (int, float) or not math.isfinite(value):

@@ -56,7 +56,8 @@ def freeze(
         return found.path
     tensors = {f"network/{name}": tensor for name, tensor in supernet.storages.items()}
     for number, batch in enumerate(scoring_batches(data, embeddings, settings)):
-        for name, tensor in zip(("dense", "embedded", "label", "weight"), (*batch.inputs, batch.labels, batch.weights)):
+        found_there = (*batch.inputs, batch.labels, batch.weights, batch.label_weights)
+        for name, tensor in zip(("dense", "embedded", "label", "weight", "label_weights"), found_there):
             if tensor is not None:
                 tensors[f"batch/{number}/{name}"] = tensor
     return save(folder, 0, tensors, {}, made_from, keep=1)
@@ -76,7 +77,7 @@ def scoring_batches(data: PreparedData, embeddings: Embeddings, settings: ScoreS
     with torch.no_grad():
         for _, batch in zip(range(settings.batches), loader.epoch()):
             inputs = batch.dense, embeddings.lookup(batch.ids).detach().cpu()
-            batches.append(ScoringBatch(inputs, batch.label, batch.weight))
+            batches.append(ScoringBatch(inputs, batch.label, batch.weight, batch.label_weights))
     return batches
 
 
@@ -113,6 +114,7 @@ class ProxyEvaluator:
                 (tensors[f"batch/{i}/dense"], tensors[f"batch/{i}/embedded"]),
                 tensors[f"batch/{i}/label"],
                 tensors.get(f"batch/{i}/weight"),
+                tensors.get(f"batch/{i}/label_weights"),
             )
             for i in range(self.settings.batches)
         ]

@@ -108,7 +108,7 @@ class SharedWeightsEvaluator:
         for step, batch in enumerate(self._batches(data)):
             batch = batch.to(embeddings.device)
             logits = candidate.forward(params, batch.dense, embeddings.lookup(batch.ids))
-            loss = click_loss(logits, batch.label, batch.weight)
+            loss = click_loss(logits, batch.label, batch.weight, batch.label_weights)
             gradients = torch.autograd.grad(loss, [params[name] for name in head])
             with torch.no_grad():
                 for name, gradient in zip(head, gradients):

@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from recnas.bench.bootstrap import RowSums, row_sums
+from recnas.bench.bootstrap import RowSums, judge
 from recnas.bench.contest import contest_board, mean_of
 from recnas.data.prepared import PreparedData
 from recnas.engines.execution import Execution
@@ -136,8 +134,7 @@ class _Contest:
     def _test_sums(self, search: Path) -> RowSums:
         """Of the winner's trainings; read once."""
         if search not in self._sums:
-            label = np.asarray(self.data.array("test", "label"))
-            weight = np.asarray(self.data.array("test", "weight")) if self.data.weighted else None
+            judged = judge(self.data, "test")
             files = sorted(logits_path(search / WINNER_FOLDER, "test", 0).parent.glob("test-seed-*.npy"))
-            self._sums[search] = mean_of([row_sums(read_logits(file), label, weight=weight) for file in files])
+            self._sums[search] = mean_of([judged(read_logits(file)) for file in files])
         return self._sums[search]

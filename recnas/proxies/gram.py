@@ -108,7 +108,7 @@ class ExactNtk(Gram):
         names, leaves = list(params), list(params.values())
         with torch.enable_grad():
             logits = stats.network.forward(params, batch.inputs)
-            outputs = true_logits(logits, batch.labels).unbind()
+            outputs = true_logits(logits, batch.labels, batch.label_weights).unbind()
         check_finite("(logits)", logits.detach(), "the value")
         m = len(outputs)
         total = logits.new_zeros(m, m, dtype=torch.float64)

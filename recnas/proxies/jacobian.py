@@ -66,8 +66,9 @@ class EpeNas(Proxy):
             return self.degenerate(taped.dead)
         many = taped.logits.dim() > 1 and taped.logits.shape[1] > 100
         found = []
-        for label in taped.labels.unique():
-            rows = taped.input_gradients[taped.labels == label]
+        classes = taped.batch.classes
+        for label in classes.unique():
+            rows = taped.input_gradients[classes == label]
             correlated = correlation(rows)
             if correlated is None:
                 return self.degenerate(CONSTANT_ROW)

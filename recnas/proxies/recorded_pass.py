@@ -109,7 +109,7 @@ class RecordedPass:
     def logit_gradients(self) -> Gradients:
         """Of the sum over examples of their true-class logit; layer outputs only."""
         with torch.enable_grad():
-            total = true_logits(self.logits, self.labels).sum()
+            total = true_logits(self.logits, self.labels, self.batch.label_weights).sum()
         found = _gradients(total, list(self.outputs.values()))
         return Gradients({}, _present(list(self.outputs), found))
 

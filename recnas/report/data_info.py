@@ -71,9 +71,21 @@ def data_tables(runs: Sequence[Run]) -> tuple[Table, Table]:
     note = f"{summary['recipe']}, split {summary['protocol']}; {summary['rows_in']:,} raw rows, {summary['rejects']:,} rejected; {len(summary['dense'])} dense inputs. Intervals say how far a click rate can be off by chance (Wilson)."
     if weights:
         note += " Rows have weights: click rates, training and all metrics count a row as often as its weight says."
+    note += _bags_note(summary)
     return Table("data_splits", "Splits", splits, first, note), Table(
         "data_columns", "Embedding tables", columns, second, _memory_note(width, second)
     )
+
+
+def _bags_note(summary: dict[str, Any]) -> str:
+    """What is read of columns of several values, on the training rows."""
+    said, rows = [], max(1, summary["rows"]["train"])
+    for name, found in ((summary["bags"] or {}).get("train") or {}).items():
+        bag = summary["pools"][name]
+        table = f", in the table of {bag['table']}" if bag["table"] else ""
+        cut = f"; {found['cut']:,} more were cut off" if found["cut"] else ""
+        said.append(f"{name} {found['values'] / rows:.2f} (pooled by {bag['pool']}{table}{cut})")
+    return f" Values a training row of columns with several: {'; '.join(said)}." if said else ""
 
 
 def _prepared(run: Run) -> str | None:

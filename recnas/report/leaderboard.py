@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from recnas.bench.floor import NO_BETTER
-from recnas.report.stats import mean_interval
+from recnas.bench.intervals import mean_interval
 from recnas.report.table import Column, Row, Table
 from recnas.runs.records import Metrics, SeedTraining
 from recnas.runs.results import ComparedModel, Spread
@@ -38,7 +38,7 @@ def leaderboard(runs: Sequence[Run]) -> Table:
         Column("flops", "FLOPs per row", "num"), Column("params", "parameters", "int"), Column("latency_p50_ms_1", "ms for 1 row", "time"),
         Column("latency_p50_ms_512", "ms for 512 rows", "time"), Column("test_normalized_entropy", "times the loss of guessing", "ratio"),
         Column("test_calibration", "predicted / true clicks", "ratio"), Column("rows_per_second", "training rows/s", "int"),
-        Column("trials", "tuning trials", "int"),
+        Column("trials", "tuning trials", "int"), *_of_labels(runs),
         *((Column("where", "from"),) if sum(run.board is not None for run in runs) > 1 else ()),
     )  # fmt: skip
     note = (
@@ -50,6 +50,13 @@ def leaderboard(runs: Sequence[Run]) -> Table:
         note += f" Differences to {reference} are paired: the same test rows and seeds resampled together. Negative is better."
     more = {"reference": reference, "noise": _noise(rows, reference)}
     return Table("leaderboard", "Leaderboard: models on test", columns, rows, " ".join([note, *notes]), more)
+
+
+def _of_labels(runs: Sequence[Run]) -> list[Column]:
+    """Log loss and AUC of each label, where there are several."""
+    found = {metric.name: metric for run in runs if run.board is not None for metric in run.board.metrics}
+    shown = [metric for metric in found.values() if metric.name.startswith(("logloss:", "auc:"))]
+    return [Column(f"test_{metric.name}", f"test {metric.title}", "loss") for metric in shown]
 
 
 def _noise(rows: Iterable[Row], reference: str | None) -> list[float] | None:

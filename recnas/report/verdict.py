@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 
 from recnas.bench.floor import GUESS, NOT_BETTER, not_better
+from recnas.bench.intervals import mean_interval, t_point
 from recnas.bench.verdict import decidable_lines
 from recnas.report.advice import compare_command
 from recnas.report.headline import floor_lines, headline
 from recnas.report.kinds import is_gradient, unit_of
 from recnas.report.last_lines import accuracies
 from recnas.report.ranking import Ranking
-from recnas.report.stats import auc_interval, mean_interval, t_point
+from recnas.report.stats import auc_interval
 from recnas.report.table import Row, Table, number
 from recnas.runs.read import Correlations
 from recnas.runs.run import Run

@@ -181,11 +181,7 @@ class OptunaSettings(SearcherSettings):
     """A sampler of Optuna, in spaces whose architectures are a row of independent choices."""
 
     method: Literal["optuna"] = "optuna"
-<<<<<<< HEAD
     candidates: int = Field(500, ge=1)  # proposed in all
-=======
-    candidates: int = Field(500, ge=1)  # in all
->>>>>>> eco
     sampler: Literal["tpe", "nsga2", "nsga3", "qmc", "random"] = "tpe"  # of optuna.samplers
     options: dict[str, Any] = Field(default_factory=dict)  # of the sampler, such as {multivariate: true}
     block: int = Field(4, ge=1)  # proposed at a time, before the first of them is told

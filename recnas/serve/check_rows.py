@@ -53,6 +53,8 @@ def real_rows(data: PreparedData) -> RawRows | None:
     """Lines of the first raw file, if it is still as it was and a line alone is a row."""
     recipe, inputs = fitted_recipe(data)
     source = data.manifest["sources"][0]
+    if "modified_ns" not in source:
+        return None  # a remote file
     path = Path(source["path"])
     try:
         stat = path.stat()
@@ -242,7 +244,8 @@ def _number(field: DenseField, value: float) -> str | None:
 
 
 def _line(recipe: Recipe, columns: list[str], row: Row, labelled: bool) -> str:
-    unread = [recipe.label.column, *([recipe.weight.column] if recipe.weight is not None else [])]
+    labels = [label.column for label in recipe.every_label]
+    unread = [*labels, *([recipe.weight.column] if recipe.weight is not None else [])]
     cells = [row.get(name) or "" for name in columns if labelled or name not in unread or name in row]
     line = _joined(recipe, cells)
     assert len(cells_of(line, recipe)) == len(cells)

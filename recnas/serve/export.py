@@ -171,14 +171,18 @@ def check_raw_rows(folder: Path, model: TrainedModel, data: PreparedData) -> dic
         said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing"]
         raise _not_the_same(f"score_row.py fails on raw rows of {data.path}: {said[-1]}")
     found = np.array([float(text) for text in done.stdout.split()])
+    if model.schema.labels and len(found) % model.schema.n_labels == 0:
+        found = found.reshape(-1, model.schema.n_labels)
     expected = np.concatenate([_predicted(model, form) for form in forms])
     if found.shape != expected.shape:
         raise _not_the_same(f"score_row.py gave {len(found):,} probabilities for {len(expected):,} rows")
     difference = np.abs(found - expected)
     if not (difference <= LARGEST_DIFFERENCE).all():
-        worst = int(np.nanargmax(np.where(np.isnan(difference), np.inf, difference)))
+        each = np.where(np.isnan(difference), np.inf, difference).reshape(len(given) - len(header), -1)
+        worst, label = np.unravel_index(int(each.argmax()), each.shape)
+        got, wanted = (some.reshape(each.shape)[worst, label] for some in (found, expected))
         raise _not_the_same(
-            f"score_row.py gives {found[worst]:.6g} where the model gives {expected[worst]:.6g}, for the row "
+            f"score_row.py gives {got:.6g} where the model gives {wanted:.6g}, for the row "
             f"{given[len(header) + worst][:300]!r}"
         )
     return {
@@ -210,7 +214,7 @@ def _sweep_parts(out: Path) -> None:
 
 def _predicted(model: TrainedModel, rows: RawRows) -> np.ndarray:
     if not rows.lines:
-        return np.zeros(0)
+        return np.zeros((0, model.schema.n_labels) if model.schema.labels else 0)
     return model.predict(torch.from_numpy(rows.dense), torch.from_numpy(rows.ids)).cpu().double().numpy()
 
 

@@ -12,8 +12,8 @@ from recnas.errors import DataError
 from recnas.serve.load import TrainedModel
 
 
-def predict_frame(model: TrainedModel, frame: Any) -> pd.Series:
-    """Click probabilities of raw rows, under the frame's own index."""
+def predict_frame(model: TrainedModel, frame: Any) -> pd.Series | pd.DataFrame:
+    """Click probabilities of raw rows, under the frame's own index; of several labels a column each."""
     if not isinstance(frame, pd.DataFrame):
         raise DataError(
             f"predict was given a {type(frame).__name__} alone.",
@@ -28,4 +28,7 @@ def predict_frame(model: TrainedModel, frame: Any) -> pd.Series:
         for start in range(0, len(rows.ids), size)
     ]
     found = torch.cat(parts).float().cpu().numpy() if parts else np.zeros(0, np.float32)
+    if model.schema.labels:
+        names = [label.name for label in model.schema.labels]
+        return pd.DataFrame(found.reshape(-1, len(names)), index=frame.index, columns=names)
     return pd.Series(found, index=frame.index, name="probability")

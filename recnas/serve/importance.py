@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from recnas.bench.bootstrap import Interval, RowSums, paired_bootstrap, row_sums
+from recnas.bench.bootstrap import Interval, RowSums, judged, paired_bootstrap
 from recnas.config import nearest
 from recnas.data.prepared import PreparedData
 from recnas.data.schema import Schema
@@ -142,13 +142,13 @@ class ScoredRows:
         return cls(data, split, index)
 
     def logits(self, model: TrainedModel, part: Part | None, order: np.ndarray | None, batch: int) -> np.ndarray:
-        """Logits `[N]`; with `part`, row i has that part's values of row `order[i]`."""
+        """Logits `[N]`, of several labels `[N, L]`; with `part`, row i has that part's values of row `order[i]`."""
         moved_dense, moved_ids = np.empty((0, 0)), np.empty((0, 0))
         if part is not None and order is not None:
             taken = self.index[order]
             moved_dense = self.dense[taken[:, None], list(part.dense)]
             moved_ids = self.ids[taken[:, None], list(part.sparse)]
-        logits = np.empty(len(self.index), dtype=np.float32)
+        logits = np.empty(self.label.shape, dtype=np.float32)
         for start in range(0, len(self.index), batch):
             stop = min(start + batch, len(self.index))
             dense, ids = self.dense[self.index[start:stop]], self.ids[self.index[start:stop]].astype(np.int64)
@@ -186,7 +186,7 @@ def measure(
         logits = rows.logits(model, part, _order(part, repeat), batch)
         if on_pass is not None:
             on_pass(len(rows.index))
-        return row_sums(logits, rows.label, weight=rows.weight)
+        return judged(logits, rows.label, rows.weight, model.schema)
 
     def _order(part: Part | None, repeat: int) -> np.ndarray | None:
         if part is None:

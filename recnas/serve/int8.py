@@ -16,7 +16,7 @@ from torch import Tensor
 
 from recnas.data.prepared import PreparedData
 from recnas.serve.load import TrainedModel
-from recnas.train.metrics import Metrics
+from recnas.train.metrics import metrics_of
 
 STEPS = 127
 ROWS = 200_000  # validation rows on which the loss is measured: a batch more at most
@@ -53,13 +53,15 @@ class Int8Rows:
 def rounded(model: TrainedModel) -> TrainedModel:
     """The model with the tables that 8-bit ones stand for: what a program with those is compared with."""
     tables = copy.copy(model.tables)
-    tables.stacks = tuple(Int8Rows.of(stack).floats() for stack in model.tables.stacks)
+    tables.stacks = tuple(
+        Int8Rows.of(stack).floats() if small else stack for stack, small in zip(tables.stacks, tables.are_tables)
+    )
     return replace(model, tables=tables)
 
 
 def cost(model: TrainedModel, int8: TrainedModel, data: PreparedData, split: str) -> dict[str, Any]:
     """Memory of the tables, and log loss and AUC of both on the first rows of a split."""
-    stacks = model.tables.stacks
+    stacks = [stack for stack, small in zip(model.tables.stacks, model.tables.are_tables) if small]
     rows, (before, after) = _measured((model, int8), data, split)
     return {
         "tables": {
@@ -73,7 +75,7 @@ def cost(model: TrainedModel, int8: TrainedModel, data: PreparedData, split: str
 
 
 def _measured(models: Sequence[TrainedModel], data: PreparedData, split: str) -> tuple[int, list[dict[str, Any]]]:
-    metrics, rows = [Metrics() for _ in models], 0
+    metrics, rows = [metrics_of(data.schema) for _ in models], 0
     for batch in data.batches(split, models[0].settings.eval_batch_size):
         for model, found in zip(models, metrics):
             found.update(model.logits(batch.dense, batch.ids).float().cpu(), batch.label, batch.weight)

@@ -75,12 +75,12 @@ class TrainedModel:
     def predict(self, dense: Tensor, ids: Tensor) -> Tensor: ...
 
     @overload
-    def predict(self, dense: pd.DataFrame) -> pd.Series: ...
+    def predict(self, dense: pd.DataFrame) -> pd.Series | pd.DataFrame: ...
 
     def predict(self, dense: Any, ids: Tensor | None = None) -> Any:
         """Click probabilities `[B]`: of `dense [B, I]` and `ids [B, F]`, or of a pandas frame with the raw columns.
 
-        Those of a frame come as a series with its index. A row that cannot be read is an error that names it.
+        Those of a frame come as a series with its index, of several labels (`[B, L]`) as a frame with a column each. A row that cannot be read is an error that names it.
         """
         if ids is not None:
             return self.logits(dense, ids).sigmoid()

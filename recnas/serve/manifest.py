@@ -56,7 +56,7 @@ def describe(
                 "dense": {"type": "float32", "shape": ["batch", model.schema.n_dense]},
                 "ids": {"type": "int64", "shape": ["batch", model.schema.n_ids]},
             },
-            "output": {"probability": {"type": "float32", "shape": ["batch"]}},
+            "output": _output(model),
             "check": check,
             **({} if int8 is None else {"int8": int8}),
         },
@@ -70,6 +70,13 @@ def describe(
             "metrics": model.metrics,
         },
     }
+
+
+def _output(model: TrainedModel) -> dict[str, Any]:
+    """One probability per row, or one per label in this order."""
+    names = [label.name for label in model.schema.labels]
+    shape = ["batch", len(names)] if names else ["batch"]
+    return {"probability": {"type": "float32", "shape": shape, **({"labels": names} if names else {})}}
 
 
 def describe_inputs(data: PreparedData) -> dict[str, Any]:
@@ -86,6 +93,7 @@ def describe_inputs(data: PreparedData) -> dict[str, Any]:
             "header": recipe.header,
             "columns": data.manifest["columns"],
             "label": recipe.label.column,
+            **({"labels": [label.column for label in recipe.labels]} if recipe.labels else {}),
             **({"line_breaks": True} if recipe.line_breaks else {}),
             **({"beside": list(recipe.beside)} if recipe.beside else {}),
             **({"weight": recipe.weight.column} if recipe.weight is not None else {}),  # which no model reads

@@ -4,8 +4,8 @@ Memory stays at the model plus one block of rows whatever the size of the file. 
 every raw row has its row in the output: one that cannot be read gets no probability but the reason.
 
     row          from 0, over all raw files in the order given
-    probability  of a click, float32; empty if the row is bad
-    label        0 or 1, empty if it cannot be read; only where the raw file has the label column
+    probability  of a click, float32; empty if the row is bad. Of several labels a column each: probability_click, ...
+    label        0 or 1, empty if it cannot be read; only where the raw file has the label column. label_click, ...
     reason       why a row is bad, else empty
 """
 
@@ -28,16 +28,19 @@ import torch
 
 from recnas.config import nearest
 from recnas.data.raw.encoder import EncodedRows, RawEncoder
+from recnas.data.raw.remote import as_path
 from recnas.data.raw.sources import STDIN, read_stdin
+from recnas.data.schema import Schema
 from recnas.devices import choose_device
 from recnas.errors import ConfigError, DataError
 from recnas.files import make_place, part_of
 from recnas.progress import Progress
 from recnas.serve.load import TrainedModel, load_trained
-from recnas.train.metrics import Metrics
+from recnas.train.metrics import metrics_of, of_label
 
 SUFFIXES = (".parquet", ".csv")
 SHOWN_REJECTS = 5
+FIGURES = ("click_rate", "logloss", "auc")
 
 
 def predict(
@@ -62,13 +65,14 @@ def predict(
     progress = progress or Progress(quiet=True)
     if batch is not None and batch < 1:
         raise ConfigError(f"--batch must be at least 1 (got {batch}).")
-    target = None if out is None else _target(Path(out), [Path(path) for path in raw])
+    here = [path for path in map(as_path, raw) if isinstance(path, Path)]
+    target = None if out is None else _target(Path(out), here)
     chosen = choose_device(device, "--device")
     if list(raw) == [STDIN]:
         with tempfile.TemporaryDirectory(prefix="recnas-") as folder:
             return predict(
                 spec,
-                [read_stdin(Path(folder), sys.stdin.buffer).path],
+                [str(read_stdin(Path(folder), sys.stdin.buffer).path)],
                 out,
                 data=data,
                 side=side,
@@ -84,13 +88,15 @@ def predict(
             "nothing to report.",
             "Say where they should go: --out predictions.parquet (or .csv)",
         )
-    summary = _Summary(rows.labelled, rows.weighted)
+    names = tuple(label.name for label in model.schema.labels)
+    summary = _Summary(rows.labelled, rows.weighted, model.schema)
     plain = rows.recipe.format == "text" and not any(source.compression for source in rows.sources)
     progress.phase("predict", sum(source.size for source in rows.sources) / 1e6 if plain else None, "MB")
-    with _writer(target, rows.labelled) as write:
+    fields = _fields(rows.labelled, names)
+    with _writer(target, fields) as write:
         for block in rows.blocks():
             logits = _logits(model, block, batch or model.settings.eval_batch_size)
-            write(_table(block, logits.sigmoid().numpy(), summary.rows, rows.labelled))
+            write(_table(block, logits.sigmoid().numpy(), summary.rows, fields))
             summary.add(block, logits)
             progress.advance(block.bytes / 1e6)
         if summary.rows == summary.rejects:
@@ -108,31 +114,32 @@ def predict(
 def _logits(model: TrainedModel, block: EncodedRows, size: int) -> torch.Tensor:
     dense, ids = torch.from_numpy(block.dense), torch.from_numpy(block.ids)
     parts = [model.logits(dense[start : start + size], ids[start : start + size]) for start in range(0, len(ids), size)]
-    return torch.cat(parts).float().cpu() if parts else torch.zeros(0)
+    labels = (model.schema.n_labels,) if model.schema.labels else ()
+    return torch.cat(parts).float().cpu() if parts else torch.zeros(0, *labels)
 
 
 class _Summary:
-    def __init__(self, labelled: bool, weighted: bool) -> None:
-        self.weighted = weighted
+    def __init__(self, labelled: bool, weighted: bool, schema: Schema) -> None:
+        self.weighted, self.labels = weighted, schema.labels
         self.rows = self.rejects = self.unlabelled = self.unweighted = 0
-        self.predicted = 0.0
+        self.predicted = np.zeros(schema.n_labels)
         self.first_bad: list[dict[str, Any]] = []
-        self.metrics = Metrics() if labelled else None
+        self.metrics = metrics_of(schema) if labelled else None
 
     def add(self, block: EncodedRows, logits: torch.Tensor) -> None:
         for fault in block.bad[: SHOWN_REJECTS - len(self.first_bad)]:
             self.first_bad.append({"row": self.rows + fault.line, "reason": _reason(fault)})
         self.rows += block.lines
         self.rejects += len(block.bad)
-        self.predicted += float(logits.double().sigmoid().sum())
+        self.predicted += logits.double().sigmoid().reshape(len(logits), -1).sum(0).numpy()
         if self.metrics is None:
             return
         label = torch.full_like(logits, torch.nan) if block.label is None else torch.from_numpy(block.label)
-        known = ~label.isnan()
+        known = ~label.isnan() if label.dim() == 1 else ~label.isnan().any(1)
         self.unlabelled += int((~known).sum())
         weight = None
         if self.weighted:
-            weight = torch.zeros_like(logits) if block.weight is None else torch.from_numpy(block.weight)
+            weight = torch.zeros(len(logits)) if block.weight is None else torch.from_numpy(block.weight)
             self.unweighted += int((known & weight.isnan()).sum())
             known &= ~weight.isnan()
         if bool(known.any()):
@@ -145,11 +152,19 @@ class _Summary:
             "predicted": good,
             "rejects": self.rejects,
             "first_rejects": self.first_bad,
-            "mean_prediction": self.predicted / good if good else None,
+            "mean_prediction": float(self.predicted[0]) / good if good else None,
         }
+        if self.labels and good:
+            means = {label.name: float(total) / good for label, total in zip(self.labels, self.predicted)}
+            found["mean_predictions"] = means
         if self.metrics is not None and self.metrics.rows:
             measured = self.metrics.result()
-            found |= {name: measured[name] for name in ("click_rate", "logloss", "auc")}
+            found |= {name: measured[name] for name in FIGURES}
+            if self.labels:
+                found["labels"] = {
+                    label.name: {name: measured[of_label(name, label.name)] for name in FIGURES}
+                    for label in self.labels
+                }
             found["reasons"] = self.metrics.reasons()
             found["labelled"] = self.metrics.rows
             found["unlabelled"] = self.unlabelled
@@ -186,35 +201,36 @@ def _target(out: Path, raw: list[Path]) -> Path:
     return out
 
 
-def _fields(labelled: bool) -> pa.Schema:
-    fields = [
-        ("row", pa.int64()),
-        ("probability", pa.float32()),
-        ("label", pa.int8()),
-        ("reason", pa.string()),
-    ]
-    return pa.schema([field for field in fields if labelled or field[0] != "label"])
+def _fields(labelled: bool, names: tuple[str, ...]) -> pa.Schema:
+    ends = [f"_{name}" for name in names] or [""]
+    probabilities = [(f"probability{end}", pa.float32()) for end in ends]
+    labels = [(f"label{end}", pa.int8()) for end in ends] if labelled else []
+    return pa.schema([("row", pa.int64()), *probabilities, *labels, ("reason", pa.string())])
 
 
-def _table(block: EncodedRows, probability: np.ndarray, first_row: int, labelled: bool) -> pa.Table:
+def _table(block: EncodedRows, probability: np.ndarray, first_row: int, fields: pa.Schema) -> pa.Table:
     """One row per raw row of the block."""
-    filled = np.zeros(block.lines, dtype=np.float32)
     empty = np.ones(block.lines, dtype=bool)
-    filled[block.line], empty[block.line] = probability, False
-    columns = {
-        "row": pa.array(np.arange(first_row, first_row + block.lines)),
-        "probability": pa.array(filled, mask=empty),
-    }
-    if labelled:
-        label = np.full(block.lines, np.nan, dtype=np.float32)
+    empty[block.line] = False
+    columns = [pa.array(np.arange(first_row, first_row + block.lines))]
+    each = probability.reshape(len(block.line), -1).T
+    for one in each:
+        filled = np.zeros(block.lines, dtype=np.float32)
+        filled[block.line] = one
+        columns.append(pa.array(filled, mask=empty))
+    if len(fields) > 2 + len(each):
+        known = np.full((len(each), len(block.line)), np.nan, dtype=np.float32)
         if block.label is not None:
-            label[block.line] = block.label
-        columns["label"] = pa.array(np.nan_to_num(label).astype(np.int8), mask=np.isnan(label))
+            known = block.label.reshape(len(block.line), -1).T
+        for one in known:
+            label = np.full(block.lines, np.nan, dtype=np.float32)
+            label[block.line] = one
+            columns.append(pa.array(np.nan_to_num(label).astype(np.int8), mask=np.isnan(label)))
     reasons: list[str | None] = [None] * block.lines
     for fault in block.bad:
         reasons[fault.line] = _reason(fault)
-    columns["reason"] = pa.array(reasons, pa.string())
-    return pa.table(columns, schema=_fields(labelled))
+    columns.append(pa.array(reasons, pa.string()))
+    return pa.table(columns, schema=fields)
 
 
 def _reason(fault: Any) -> str:
@@ -223,7 +239,7 @@ def _reason(fault: Any) -> str:
 
 
 @contextmanager
-def _writer(target: Path | None, labelled: bool) -> Iterator[Any]:
+def _writer(target: Path | None, fields: pa.Schema) -> Iterator[Any]:
     """Gives a function that takes tables; the file appears under its name when everything is in it."""
     if target is None:
         yield lambda table: None
@@ -231,7 +247,7 @@ def _writer(target: Path | None, labelled: bool) -> Iterator[Any]:
     part = part_of(target)
     try:
         make = pa_csv.CSVWriter if target.suffix.lower() == ".csv" else pq.ParquetWriter
-        with make(part, _fields(labelled)) as writer:
+        with make(part, fields) as writer:
             yield lambda table: writer.write_table(table)
         os.replace(part, target)
     except BaseException as error:

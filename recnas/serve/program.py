@@ -3,7 +3,8 @@
     pt2    torch.export, loaded with torch.export.load: needs torch only
     onnx   ONNX, for onnxruntime and what else reads it; needs the packages of the extra `export`
 
-Both take `dense [B, I]` float32 and `ids [B, F]` int64 (with columns of several values: `[B, n_ids]`, padded) for any B, and give `probability [B]`.
+Both take `dense [B, I]` float32 and `ids [B, F]` int64 (with columns of several values: `[B, n_ids]`, padded) for any B, and give `probability [B]`, of several labels
+`[B, L]`.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ class Scorer(nn.Module):
 
     def __init__(self, model: TrainedModel, int8: bool = False) -> None:
         super().__init__()
-        self._int8 = int8
         self._stacks = [f"stack_{i}" for i in range(len(model.tables.stacks))]
+        self._small = {name for name, table in zip(self._stacks, model.tables.are_tables) if int8 and table}
         for name, stack in zip(self._stacks, model.tables.stacks):
-            small = Int8Rows.of(stack.detach()) if int8 else None
+            small = Int8Rows.of(stack.detach()) if name in self._small else None
             self.register_buffer(name, stack.detach() if small is None else small.values)
             if small is not None:
                 self.register_buffer(f"{name}_factors", small.factors)
@@ -61,7 +62,7 @@ class Scorer(nn.Module):
             self.register_buffer(self._names[name], parameter.detach())
 
     def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
-        """`[B]`. An id that no value has, as of a newer vocabulary, counts as unknown."""
+        """`[B]` or `[B, L]`. An id that no value has, as of a newer vocabulary, counts as unknown."""
         (network,), tables = self._network, self._tables
         known = torch.where((ids >= 0) & (ids < self.known_rows), ids, UNKNOWN_ID)
         embedded = tables.read([self._stack(name) for name in self._stacks], tables.row_map.fold(known))
@@ -71,7 +72,7 @@ class Scorer(nn.Module):
     def _stack(self, name: str) -> Tensor:
         values = self.get_buffer(name)
         # Read as a table of floats is, by `index_select` alone.
-        return cast(Tensor, Int8Rows(values, self.get_buffer(f"{name}_factors"))) if self._int8 else values
+        return cast(Tensor, Int8Rows(values, self.get_buffer(f"{name}_factors"))) if name in self._small else values
 
 
 def missing_packages(names: Sequence[str]) -> list[str]:

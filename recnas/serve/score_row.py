@@ -1,4 +1,4 @@
-"""Click probabilities of raw rows, one line each. Needs the files beside this one, and torch or onnxruntime.
+"""Click probabilities of raw rows, one line each (a column per label, if there are several). Needs the files beside this one, and torch or onnxruntime.
 
     python score_row.py < rows
 
@@ -87,7 +87,7 @@ def main():
     for start in range(0, len(rows), AT_A_TIME):
         dense, ids = zip(*rows[start : start + AT_A_TIME])
         for probability in run(dense, ids):
-            print(probability)
+            print(*probability, sep="\t") if isinstance(probability, list) else print(probability)
     return 0
 
 

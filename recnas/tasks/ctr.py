@@ -107,7 +107,7 @@ class CtrTask(Task):
 
     def _timed(self, arch: NasrecArch) -> tuple[Subnet, int, int, int]:
         shape = net_shape(self.data.schema, self.config.final.train)
-        return Subnet(arch, shape), shape.n_dense, shape.n_sparse, arch.table_width(shape.width)
+        return Subnet(arch, shape), shape.n_dense, shape.n_sparse, arch.table_width(shape.width, shape.labels)
 
     def devices(self) -> Mapping[str, str]:
         config = self.config

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from recnas.baselines.zoo import ZOO, check_fits, check_model_settings, find_name, fits, model_names
+from recnas.baselines.zoo import check_fits, check_model_settings, every_fitting, find_name, model_names
 from recnas.bench.entrants import Architecture, Entrant, HandCrafted, OtherLibrary, Trainable
 from recnas.bench.other_models import OTHER_MODELS
 from recnas.config import check_settings, merged, nearest
@@ -117,13 +117,15 @@ def find_entrant(name: str, entrants: Sequence[Entrant], what: str = "--referenc
 def _resolve(name: str, data: PreparedData) -> list[Entrant]:
     if name == "all":
         return [
-            *(HandCrafted(n, n) for n in ZOO if fits(n, data.schema.n_sparse)),
-            OtherLibrary("sklearn-lr", "sklearn-lr"),
+            *(HandCrafted(n, n) for n in every_fitting(data.schema.n_sparse, data.schema.n_labels)),
+            *([] if data.schema.labels else [OtherLibrary("sklearn-lr", "sklearn-lr")]),
         ]
     if (known := find_name(name)) is not None:
-        check_fits(known, data.schema.n_sparse)
+        check_fits(known, data.schema.n_sparse, data.schema.n_labels)
         return [HandCrafted(known, known)]
     if name in OTHER_MODELS:
+        if data.schema.labels:
+            raise ConfigError(f"{name} fits one label, and these data have {data.schema.n_labels}")
         return [OtherLibrary(name, name)]
     if name.endswith(":best"):
         return [_winner(name, Path(name.removesuffix(":best")), data)]

@@ -6,9 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from recnas.bench.bootstrap import paired_bootstrap, row_sums
+from recnas.bench.bootstrap import judge, paired_bootstrap
 from recnas.data.prepared import PreparedData
 from recnas.engines.execution import Execution
 from recnas.evaluators.race import RungWork, scores_path
@@ -63,12 +61,8 @@ class Racing:
     def difference(self, run: RunDir, one: Sequence[str], other: Sequence[str]) -> PairedDifference:
         """Of two entrants on the rows of validation, by the names of their trainings."""
         data, folder = self.data, run.path / RACE_FOLDER
-        label = np.asarray(data.array("valid", "label"))
-        weight = np.asarray(data.array("valid", "weight")) if data.weighted else None
-        first, second = (
-            [row_sums(read_logits(scores_path(folder, name)), label, weight=weight) for name in names]
-            for names in (one, other)
-        )
+        judged = judge(data, "valid")
+        first, second = ([judged(read_logits(scores_path(folder, name))) for name in names] for names in (one, other))
         return paired_bootstrap(first, second)
 
     def finish(self, arch: NasrecArch, winner: Entrant, run: RunDir, how: Execution) -> Final:

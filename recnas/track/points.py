@@ -129,8 +129,8 @@ class Points:
 
 def _metrics(series: str, step: int, metrics: Metrics) -> Iterator[tuple[str, int, float]]:
     for name, value in metrics.items():
-        if value is not None and name not in ("rows", "clicks"):
-            yield f"{series}/{name}", step, value
+        if value is not None and name.split(":")[0] not in ("rows", "clicks"):
+            yield f"{series}/{_as_series(name)}", step, value
 
 
 def _checks(series: str, checks: list[Metrics]) -> Iterator[tuple[str, int, float]]:
@@ -138,4 +138,9 @@ def _checks(series: str, checks: list[Metrics]) -> Iterator[tuple[str, int, floa
         found: Mapping[str, Any] = {name: value for name, value in check.items() if name != "step"}
         for name, value in found.items():
             if value is not None:
-                yield series.format(name), int(check["step"] or 0), value
+                yield series.format(_as_series(name)), int(check["step"] or 0), value
+
+
+def _as_series(metric: str) -> str:
+    """`logloss:click`, of one of several labels, as `logloss/click`: not every tracker takes a colon."""
+    return metric.replace(":", "/")

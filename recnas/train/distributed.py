@@ -274,7 +274,8 @@ class RankTrainer(Trainer):
             logits = network(batch.dense, lookup.leaf)
         # This share's part of the mean over the whole batch: parts and their gradients simply add up.
         weight = None if batch.weight is None else batch.weight[: batch.real]
-        losses = click_loss_sum(logits.float()[: batch.real], batch.label[: batch.real], weight)
+        real = logits.float()[: batch.real], batch.label[: batch.real]
+        losses = click_loss_sum(*real, weight, batch.label_weights)
         whole = batch.whole if weight is None else self.ranks.sum(float(weight.double().sum()))
         loss = losses / (whole or 1.0)  # a batch without any weight has no loss
         loss.backward()

@@ -14,7 +14,7 @@ from recnas.data.rank_batch import PartBatch
 from recnas.model.embeddings import Embeddings
 from recnas.train.distributed import current_ranks
 from recnas.train.loop import Network
-from recnas.train.metrics import Metrics
+from recnas.train.metrics import metrics_of
 
 
 @torch.no_grad()
@@ -30,7 +30,7 @@ def evaluate(
     on_rows: Callable[[int], None] | None = None,
     on_logits: Callable[[Tensor], None] | None = None,
 ) -> dict[str, Any]:
-    """`logloss`, `auc` and the rest of `Metrics.result`; `rows` limits it to the first rows.
+    """`logloss`, `auc` and the rest of `Metrics.result` or `LabelMetrics.result`; `rows` limits it to the first rows.
 
     A module is in eval mode meanwhile and gets its own mode back. `on_logits` sees the logits of every batch.
     Processes that train together share the rows of every batch; the first puts them in order again, so the
@@ -40,7 +40,7 @@ def evaluate(
     loader = BatchLoader(
         data, split, batch_size, rows=rows, rank=ranks.rank, world=ranks.world, split_batches=ranks.several
     )
-    metrics = Metrics()
+    metrics = metrics_of(data.schema)
     was_training = isinstance(network, nn.Module) and network.training
     if isinstance(network, nn.Module):
         network.eval()

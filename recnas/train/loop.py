@@ -54,6 +54,11 @@ class Trainee(Protocol):
         """What is added to every logit, `[1]`: a training from scratch starts it at the click rate."""
         ...
 
+    @property
+    def tables_of(self) -> nn.Module:
+        """What says how wide its tables are: the network or the supernet."""
+        ...
+
     def at_step(self, step: int) -> tuple[Network, list[Slice]]:
         """The function to train in this step and its leaf tensors."""
         ...
@@ -82,6 +87,10 @@ class FixedNetwork:
         return dict(self.network.named_buffers())
 
     @property
+    def tables_of(self) -> nn.Module:
+        return self.network
+
+    @property
     def output_bias(self) -> Tensor:
         bias = self.network.output_bias  # of a Baseline or a Subnet; no other module is trained by jobs
         assert isinstance(bias, Tensor)
@@ -107,6 +116,10 @@ class SupernetPaths:
     @property
     def storages(self) -> Mapping[str, Tensor]:
         return self.supernet.storages
+
+    @property
+    def tables_of(self) -> nn.Module:
+        return self.supernet
 
     @property
     def output_bias(self) -> Tensor:
@@ -253,7 +266,7 @@ class Trainer:
         lookup = self.embeddings.begin(batch.ids)
         with self.autocast():
             logits = network(batch.dense, lookup.leaf)
-        loss = click_loss(logits.float(), batch.label, batch.weight)
+        loss = click_loss(logits.float(), batch.label, batch.weight, batch.label_weights)
         loss.backward()
         self._look_at(loss)
         scale: Scale = 1.0

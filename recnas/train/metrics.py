@@ -14,13 +14,15 @@ A number that cannot be computed (AUC of a split without clicks) is None, with t
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from recnas.data.schema import LabelField, Schema
 from recnas.errors import DataError, RunError
 from recnas.train.sorted_scores import PlainScores, WeightedScores
 
@@ -39,6 +41,20 @@ REPORTED = (
     Metric("normalized_entropy", "NE", 4),
     Metric("calibration", "calib.", 3),
 )
+
+
+def reported(labels: Sequence[LabelField] = ()) -> tuple[Metric, ...]:
+    """Of data with these labels: of several, the whole's and then each label's own."""
+    own = [Metric(of_label(m.name, one.name), f"{m.title} {one.name}", m.digits) for one in labels for m in REPORTED]
+    return (REPORTED[0]._replace(title="weighted log loss"), *REPORTED[1:], *own) if labels else REPORTED
+
+
+def of_label(metric: str, label: str) -> str:
+    return f"{metric}:{label}"
+
+
+def metrics_of(schema: Schema, logits: bool = True) -> Metrics | LabelMetrics:
+    return LabelMetrics(schema.labels, logits) if schema.labels else Metrics(logits)
 
 
 class NotFiniteScores(RunError):
@@ -137,8 +153,7 @@ class Metrics:
             values |= {"click_rate": rate, "logloss": loss, "mean_prediction": self._predicted / mass}
             values["auc"], values["calibration_error"] = self._over_sorted_scores()
             if 0 < clicks < mass:
-                entropy = -(rate * math.log(rate) + (1 - rate) * math.log1p(-rate))
-                values["normalized_entropy"] = loss / entropy
+                values["normalized_entropy"] = loss / entropy(rate)
             if clicks:
                 values["calibration"] = self._predicted / clicks
         return {"rows": self.rows, "clicks": self.clicks, **values}
@@ -173,6 +188,55 @@ class Metrics:
             error.add((wide.sigmoid() if self.logits else wide).numpy(), clicks + misses, clicks)
         pairs = clicked * (mass - clicked)
         return (twice_won / (2 * pairs) if pairs else None), error.total() / mass
+
+
+class LabelMetrics:
+    """Metrics of several labels, from scores and labels `[B, L]`.
+
+    Without a label's name, `logloss` is the weighted sum of the labels' log losses, which training minimises and by
+    which models are chosen, `normalized_entropy` is it over that of the best constant guesses, and the others are the first label's.
+    """
+
+    def __init__(self, labels: Sequence[LabelField], logits: bool = True) -> None:
+        self.labels = tuple(labels)
+        self.each = [Metrics(logits) for _ in self.labels]
+
+    @property
+    def rows(self) -> int:
+        return self.each[0].rows
+
+    def update(self, score: Tensor, label: Tensor, weight: Tensor | None = None) -> None:
+        if score.shape != label.shape or score.shape[1:] != (len(self.labels),):
+            raise RunError(f"{list(score.shape)} scores but {list(label.shape)} labels.")
+        for metrics, mine, clicked in zip(self.each, score.unbind(1), label.unbind(1)):
+            metrics.update(mine, clicked, weight)
+
+    def result(self) -> dict[str, float | None]:
+        found = [metrics.result() for metrics in self.each]
+        whole = dict(found[0])
+        losses = [one["logloss"] for one in found]
+        if None not in losses:
+            loss = self._sum(losses)
+            entropies = [entropy(one["click_rate"]) for one in found]
+            relative = loss / self._sum(entropies) if any(entropies) else None
+            whole |= {"logloss": loss, "normalized_entropy": relative}
+        for label, one in zip(self.labels, found):
+            whole |= {of_label(name, label.name): value for name, value in one.items() if name != "rows"}
+        return whole
+
+    def _sum(self, values: Sequence[Any]) -> float:
+        return math.fsum(label.weight * value for label, value in zip(self.labels, values))
+
+    def reasons(self) -> dict[str, str]:
+        found = {name: why for name, why in self.each[0].reasons().items() if name != "normalized_entropy"}
+        for label, metrics in zip(self.labels, self.each):
+            found |= {of_label(name, label.name): why for name, why in metrics.reasons().items()}
+        return found
+
+
+def entropy(rate: float | None) -> float:
+    """Log loss of always predicting the rate."""
+    return -(rate * math.log(rate) + (1 - rate) * math.log1p(-rate)) if rate and rate < 1 else 0.0
 
 
 class _CalibrationError:

@@ -40,6 +40,9 @@ class EmbeddingSettings(Settings):
     std: float | None = Field(None, gt=0)  # of the initial values; null: Xavier's, larger in smaller tables
     cap: int | None = Field(None, ge=3)  # most rows per table, the most frequent
     hash_rows: int | None = Field(None, ge=3)  # most rows per table; ids beyond wrap around over them
+    vectors: Literal["as-prepared", "trained", "frozen", "off"] = (
+        "as-prepared"  # pre-trained vectors that the data bring: trained or frozen as their recipe says, or as said here
+    )
     offload: bool = False  # keep the tables in host memory while a GPU trains the rest
     sharding: Literal["table-wise", "column-wise", "row-wise"] | None = None  # over processes; None: planned
 

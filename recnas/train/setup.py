@@ -35,6 +35,7 @@ from recnas.train.evaluate import evaluate
 from recnas.train.loop import Pace, Trainee, Trainer
 from recnas.train.settings import TrainSettings
 from recnas.train.start import click_logit, start_at
+from recnas.train.vectors import use_vectors
 from recnas.train.watch import Watch, planned_checks
 
 # Settings that change no figure of work which engines hand out: it is computed with one thread.
@@ -61,6 +62,7 @@ def net_shape(schema: Schema, settings: TrainSettings) -> NetShape:
         width=settings.embeddings.width,
         layernorm=settings.layernorm,
         activation=settings.activation,
+        labels=schema.n_labels,
     )
 
 
@@ -285,12 +287,13 @@ def new_trainer(
     """A trainer of new weights.
 
     Args:
-        data: whose click rate the outputs start at; None leaves them as they were drawn.
+        data: whose click rate the outputs start at, and whose vectors the tables; None leaves them as they were drawn.
     """
     if data is not None:
+        use_vectors(embeddings, data, trainee.tables_of, settings)
         rows = next(BatchLoader(data, "train", START_ROWS).epoch()).to(device)
-        logit = click_logit(data.manifest["click_rate"]["train"], data.rows("train"))
-        start_at(trainee, logit, rows.dense, embeddings.lookup(rows.ids), rows.weight)
+        logits = [click_logit(rate, data.rows("train")) for rate in data.label_rates("train")]
+        start_at(trainee, logits, rows.dense, embeddings.lookup(rows.ids), rows.weight)
     make = RankTrainer if current_ranks().several else Trainer
     return make(trainee, embeddings, loader, settings, steps or steps_of(loader, settings), device)
 

@@ -37,7 +37,7 @@ from recnas.train.distributed import current_ranks
 from recnas.train.evaluate import evaluate
 from recnas.train.logits import logits_path, write_logits
 from recnas.train.loop import FixedNetwork
-from recnas.train.metrics import REPORTED
+from recnas.train.metrics import Metric, reported
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import (
     check_same_data,
@@ -52,6 +52,7 @@ from recnas.train.setup import (
     watched,
     written_run,
 )
+from recnas.train.vectors import use_vectors
 from recnas.train.warm import WarmStart
 
 
@@ -139,7 +140,10 @@ def _train_one(
         FixedNetwork(network), embeddings, loader, settings, device, data=data if warm is None else None
     )
     if warm is not None:
+        use_vectors(embeddings, data, network, settings)
         warm.fill(network, embeddings)
+        if embeddings.frozen is not None:
+            embeddings.frozen.keep_as_now()
     if on == "train":
         watch_validation(trainer, network, data)
     started = time.monotonic()
@@ -183,8 +187,10 @@ def _result(
     arch: NasrecArch, data: PreparedData, settings: TrainSettings, lines: Sequence[SeedTraining]
 ) -> TrainResult:
     cost = count(arch, data.schema, width=settings.embeddings.width, layernorm=settings.layernorm)
+    metrics = reported(data.schema.labels)
     valid, test = (
-        _spreads([read for line in lines if (read := getattr(line, split)) is not None]) for split in ("valid", "test")
+        _spreads(metrics, [read for line in lines if (read := getattr(line, split)) is not None])
+        for split in ("valid", "test")
     )
     entropy = (test or valid).get("normalized_entropy")
     return TrainResult(
@@ -200,11 +206,11 @@ def _result(
     )
 
 
-def _spreads(metrics: Sequence[Metrics]) -> dict[str, Spread]:
+def _spreads(metrics: Sequence[Metric], lines: Sequence[Metrics]) -> dict[str, Spread]:
     """Over the seeds of one split; a metric that no seed has is left out."""
     spreads = {}
-    for name in (metric.name for metric in REPORTED):
-        if values := [value for one in metrics if (value := one[name]) is not None]:
+    for name in (metric.name for metric in metrics):
+        if values := [value for one in lines if (value := one[name]) is not None]:
             deviation = statistics.stdev(values) if len(values) > 1 else None
             spreads[name] = Spread(mean=statistics.fmean(values), std=deviation, values=tuple(values))
     return spreads

@@ -8,6 +8,7 @@ layer at log(p / (1 - p)) every network starts from the best constant guess.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -24,8 +25,10 @@ def click_logit(rate: float | None, rows: int) -> float:
 
 
 @torch.no_grad()
-def start_at(trainee: Trainee, logit: float, dense: Tensor, embedded: Tensor, weight: Tensor | None = None) -> None:
-    """Let outputs start at `logit`: exactly so on average over some rows, `dense [B, I]` and `embedded [B, F, D]`, each
+def start_at(
+    trainee: Trainee, logits: Sequence[float], dense: Tensor, embedded: Tensor, weight: Tensor | None = None
+) -> None:
+    """Let outputs start at `logits`, one per label: exactly so on average over some rows, `dense [B, I]` and `embedded [B, F, D]`, each
     counted as often as `weight [B]` says.
 
     Of NASRec's networks one in sixty starts ten units off (a factorization machine in its last block), so the bias
@@ -33,13 +36,15 @@ def start_at(trainee: Trainee, logit: float, dense: Tensor, embedded: Tensor, we
     head is quiet (`HEAD_START`), and the bias alone must do.
     """
     bias = trainee.output_bias
-    bias.fill_(logit)
-    if isinstance(trainee, FixedNetwork):
-        said = trainee.network.eval()(dense, embedded)
+    for place, logit in enumerate(logits):
+        bias[place] = logit
+    if not isinstance(trainee, FixedNetwork):
+        return
+    for place, said in enumerate(trainee.network.eval()(dense, embedded).reshape(len(dense), -1).unbind(1)):
         if weight is not None and bool(weight.any()):
             mean = float((said * weight).sum() / weight.sum())
         else:
             mean = float(said.mean())
-        offset = mean - logit
+        offset = mean - logits[place]
         if is_finite(offset):  # otherwise the first step of training says what is wrong
-            bias.sub_(offset)
+            bias[place] -= offset

@@ -48,6 +48,7 @@ from recnas.train.setup import (
     train_with_checkpoints,
     written_run,
 )
+from recnas.train.vectors import use_vectors
 
 
 def warmup(config: WarmupConfig, out: Path | str, progress: Progress | None = None) -> WarmupResult:
@@ -90,6 +91,7 @@ def _warm(
     )
     embeddings = make_tables(data.schema, config.supernet, config.seed, device, supernet)
     rows = round(config.warmup.data_share * data.rows("train"))
+    use_vectors(embeddings, data, supernet, config.supernet)
     if rows == 0:  # zero-shot: the weights as they were drawn
         return supernet, embeddings, 0
     with torch.no_grad():

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from recnas.data.prepared import SIGNATURE, PreparedData
+from recnas.data.rolling import RollingData
 from recnas.errors import DataError, RecnasError, RunError
 from recnas.files import read_json, sha256_file
 from recnas.runs.checks import has_check
@@ -92,12 +93,19 @@ def kind_of(path: Path) -> str:
 
 def _data(report: Report, path: Path, replay: bool) -> None:
     with report.look(path):
+        rolling = RollingData.find(path)
+        if rolling is not None:
+            for origin in rolling.origins:
+                _data(report, origin.path, replay)
+            return
+    with report.look(path):
         data = PreparedData.open(path)
         report.checked += len(data.manifest["checksums"])
         report.faults += [f"{path}/{fault}" for fault in data.verify()]
         if replay and report.well and not data.weighted:
             split = max(("train", "valid", "test"), key=data.rows)
-            rate = float(data.array(split, "label").astype("int64").sum() / data.rows(split))
+            label = data.array(split, "label").reshape(data.rows(split), -1)[:, 0]
+            rate = float(label.astype("int64").sum() / data.rows(split))
             _compare(report, f"click rate of {split}", rate, data.manifest["click_rate"][split])
 
 

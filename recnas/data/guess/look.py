@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from recnas.data.raw.lines import split_lines
-from recnas.data.raw.parquet import PARQUET_ROWS, cells_of_array, parquet_batches, parquet_columns
+from recnas.data.raw.parquet import PARQUET_ROWS, cells_of_array, is_list, parquet_batches, parquet_columns
 from recnas.data.raw.recipe import MISSING_NUMBERS
 from recnas.data.raw.sections import Clock
 from recnas.data.raw.serving import RowError, split_line
@@ -58,6 +58,7 @@ class ColumnFacts:
     words: list[str] = field(default_factory=list)  # some that are no numbers
     values: list[str] = field(default_factory=list)  # all that there are, if they are few
     keys: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))  # one per different cell
+    lists: bool = False  # cells are lists; all else is of their values
     unreadable: str = ""  # its type, if it has cells of no kind that recipes know
 
     @property
@@ -199,6 +200,8 @@ def columns_of_parquet(source: Source, most_rows: int) -> list[ColumnFacts]:
                 continue
             if pa.types.is_dictionary(array.type):
                 array = array.dictionary_decode()
+            if is_list(array.type):
+                column.lists, array = True, array.flatten()
             try:
                 column.look_at(cells_of_array(array.cast(pa.string())))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

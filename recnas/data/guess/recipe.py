@@ -11,6 +11,7 @@ from recnas.config import check_settings
 from recnas.data.guess.look import MOST_ROWS, ColumnFacts, FileForm, columns_of_parquet, columns_of_text, form_of
 from recnas.data.raw.labels import LABEL_WORDS
 from recnas.data.raw.recipe import MISSING_NUMBERS, Recipe
+from recnas.data.raw.remote import open_path
 from recnas.data.raw.sources import Source, find_sources
 from recnas.data.raw.values import number_of
 from recnas.errors import DataError
@@ -28,7 +29,7 @@ _UNIQUE = 0.95  # share of different cells from which a column numbers the rows
 _MANY = 0.2  # share of different cells from which a table would hold values that are seen once
 
 
-def guess_recipe(path: Path, label: str | None = None, most_rows: int = MOST_ROWS) -> str:
+def guess_recipe(path: Path | str, label: str | None = None, most_rows: int = MOST_ROWS) -> str:
     """The text of a recipe that loads and prepares `path`.
 
     Args:
@@ -38,7 +39,7 @@ def guess_recipe(path: Path, label: str | None = None, most_rows: int = MOST_ROW
         DataError: no column could be the label, or the file is no table.
     """
     source = find_sources([path], "FILE")[0]
-    with open(source.path, "rb") as file:
+    with open_path(source.path, scattered=True) as file:
         form = None if file.read(4) == b"PAR1" else form_of(source)
     columns = columns_of_parquet(source, most_rows) if form is None else columns_of_text(source, form, most_rows)
     if not columns or not columns[0].rows:
@@ -55,6 +56,7 @@ class _Writer:
         self.left_out: list[str] = []
         self.dense: dict[str, list[str]] = defaultdict(list)  # keys of a group -> its columns
         self.sparse: dict[str, list[str]] = defaultdict(list)
+        self.bags: dict[str, list[str]] = defaultdict(list)
         self.derived: list[str] = []
         self.time = ""
         self.users: list[str] = []
@@ -63,6 +65,9 @@ class _Writer:
                 self._place(column)
 
     def _place(self, column: ColumnFacts) -> None:
+        if (keys := _several(column)) is not None and not name_fault(column.name):
+            self.bags[keys].append(column.name)
+            return
         why = self._useless(column)
         if why:
             self.left_out.append(f"#   {column.name}: {why}")
@@ -130,10 +135,10 @@ class _Writer:
 
     def text(self) -> str:
         rows = self.columns[0].rows
-        form = self.form
+        form, path = self.form, self.source.path
         lines = [
             f"# Proposed from the first {rows:,} rows of {self.source.path.name}. Read it, edit it, then:",
-            f"#   recnas prepare THIS_FILE --raw {self.source.path.name} --out data/mine",
+            f"#   recnas prepare THIS_FILE --raw {path.name if isinstance(path, Path) else path} --out data/mine",
             f"name: {json.dumps(_name(self.source), ensure_ascii=False)}",
         ]
         if form is None:
@@ -165,6 +170,13 @@ class _Writer:
                 "sparse:",
             ]
             lines += [_group(names, keys) for keys, names in self.sparse.items()] + self.derived
+        if self.bags:
+            lines += [
+                "",
+                "# Several categories in a cell. sequences instead of bags: if their order matters, the newest at the end.",
+                "bags:",
+                *(_group(names, keys) for keys, names in self.bags.items()),
+            ]
         if self.left_out:
             lines += ["", "# Left out, or to be looked at:", *self.left_out]
         lines += ["", "# Values seen less often in training share one id.", f"min_count: {2 if rows >= 10_000 else 1}"]
@@ -206,6 +218,21 @@ def _label(columns: list[ColumnFacts], wanted: str | None, source: Source) -> Co
         f"No column of {source.path} holds two values such as 0 and 1, so it cannot be told what a click is.",
         f"Say it: recnas datasets guess {source.path} --label COLUMN. Of a column of numbers the upper half counts as clicks.",
     )
+
+
+def _several(column: ColumnFacts) -> str | None:
+    """The keys of a group of bags, if cells seem to hold several values. Commas, spaces, and semicolons beside spaces are
+    in ordinary text too."""
+    if column.lists:
+        whole = column.known and column.integers == column.known
+        return ("kind: int" if whole else "") if column.known and not column.unreadable else None
+    if not column.known or column.numbers == column.known:
+        return None
+    for mark in "|;":
+        having = [text for text in column.values if mark in text]
+        if len(having) >= max(2, len(column.values) / 2) and (mark == "|" or not any(" " in text for text in having)):
+            return f'separator: "{mark}"'
+    return None
 
 
 def _binary(column: ColumnFacts) -> bool:

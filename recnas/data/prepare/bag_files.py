@@ -29,7 +29,7 @@ def bag_arrays(chunk_bags: dict[str, BagColumn]) -> dict[str, np.ndarray]:
 def keys_of_bag(chunk: ArrayFile, name: str, split: np.ndarray, every_split: bool) -> np.ndarray:
     """The keys that the vocabulary is made of: those of training rows, or all."""
     counts = chunk.read(f"counts:{name}")[: len(split)]
-    chosen = split != LEFT_OUT if every_split else split == TRAIN
+    chosen = split < LEFT_OUT if every_split else split == TRAIN
     keys = chunk.read(f"bag:{name}")
     return keys[: int(counts.sum())][np.repeat(chosen, counts)]
 

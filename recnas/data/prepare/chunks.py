@@ -17,6 +17,7 @@ import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile, write_arrays
 from recnas.data.prepare.bag_files import bag_arrays
+from recnas.data.prepare.split import BY_INSTANT
 from recnas.data.raw.joins import Side
 from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, rows_of_batch
@@ -79,11 +80,13 @@ class ChunkWriter:
         arrays: dict[str, np.ndarray] = {"label": chunk.label}
         if chunk.weight is not None:
             arrays["weight"] = chunk.weight
+        for name, clicks in chunk.labels.items():
+            arrays[f"label:{name}"] = clicks
         if len(chunk.line) != chunk.lines:
             arrays["line"] = chunk.line.astype(np.uint32)
         if chunk.time is not None:
             arrays["day"] = (chunk.time // DAY).astype(np.int32)
-            if self.protocol == "time-ratio":
+            if self.protocol in BY_INSTANT:
                 arrays["second"] = chunk.time
         if chunk.group is not None:
             arrays["group"] = chunk.group

@@ -20,24 +20,29 @@ import numpy as np
 from recnas.data.bags import bag_files
 from recnas.data.prepare.arrayfile import ArrayFile, crc32
 from recnas.data.prepare.bag_files import EncodedBag, ValuePlaces, encoded_bag, keys_of_bag, value_places
-from recnas.data.prepare.split import LEFT_OUT, SPLITS, TRAIN, rows_per_split
+from recnas.data.prepare.split import LATER, LEFT_OUT, SPLITS, TRAIN, rows_per_split
 from recnas.data.raw.id_table import Ids
 from recnas.data.raw.inputs import dense_inputs, id_inputs
 from recnas.data.raw.recipe import Recipe
 from recnas.data.raw.refusals import no_weight
-from recnas.data.schema import MISSING_ID, UNKNOWN_ID, DenseField
+from recnas.data.schema import MISSING_ID, UNKNOWN_ID, Schema
 from recnas.runs.ledger import line_of, read_chain
 
 
-def array_files(weighted: bool, bags: Iterable[str] = ()) -> dict[str, str]:
+def array_files(schema: Schema, weighted: bool) -> dict[str, str]:
     """The arrays of a split and the files they are in."""
     files = {"dense": "dense.f32", "ids": "ids.i32", "label": "label.i8"}
     if weighted:
         files["weight"] = "weight.f32"
-    for name in bags:
-        for file in bag_files(name):
-            files[file] = file
+    for bag in schema.bags:
+        files |= {file: file for file in bag_files(bag.name)}
     return files
+
+
+def row_bytes(schema: Schema) -> dict[str, int]:
+    """Of one row in each array that has as much for every row: all but the values of bags."""
+    ends = {bag_files(bag.name)[1]: 8 for bag in schema.bags}
+    return {"dense": 4 * schema.n_dense, "ids": 4 * schema.n_single, "label": schema.n_labels, "weight": 4} | ends
 
 
 @dataclass(frozen=True)
@@ -53,20 +58,18 @@ class SplitFiles:
         cls,
         folder: Path,
         rows: list[int],
-        n_dense: int,
-        n_single: int,
+        schema: Schema,
         weighted: bool = False,
         values: ValuePlaces | None = None,  # of the bags, how many there are
     ) -> SplitFiles:
         handles = []
         for s, (split, count) in enumerate(zip(SPLITS, rows)):
             (folder / split).mkdir(parents=True, exist_ok=True)
-            sizes = {"dense": 4 * n_dense * count, "ids": 4 * n_single * count, "label": count, "weight": 4 * count}
-            bags = values[s] if values is not None else {}
-            for bag, held in bags.items():
-                sizes |= dict(zip(bag_files(bag), (4 * held, 8 * count)))
+            sizes = {array: width * count for array, width in row_bytes(schema).items()}
+            if values is not None:
+                sizes |= {bag_files(bag)[0]: 4 * held for bag, held in values[s].items()}
             opened = {}
-            for array, name in array_files(weighted, bags).items():
+            for array, name in array_files(schema, weighted).items():
                 handle = os.open(folder / split / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
                 os.ftruncate(handle, sizes[array])
                 if sizes[array]:
@@ -84,21 +87,15 @@ class SplitFiles:
 
 
 class Encoder:
-    """Encodes chunks; `tables` maps each sparse column to its ids, `bags` of them each column of several values."""
+    """Encodes chunks; `tables` maps each sparse column that has ids of its own to them."""
 
     def __init__(
-        self,
-        files: SplitFiles,
-        dense: tuple[DenseField, ...],
-        tables: dict[str, Ids],
-        negatives: float | None = None,
-        bags: dict[str, Ids] | None = None,
+        self, files: SplitFiles, schema: Schema, tables: dict[str, Ids], negatives: float | None = None
     ) -> None:
         self.files = files
-        self.dense = dense
+        self.schema = schema
         self.tables = tables
         self.negatives = negatives  # share of the training rows without a click that were kept
-        self.bags = bags or {}
 
     def encode(
         self, chunk: ArrayFile, split: np.ndarray, offsets: list[int], values: ValuePlaces | None = None
@@ -109,19 +106,22 @@ class Encoder:
         """
         n = len(split)
         label = chunk.read("label")[:n].view(np.int8)
-        dense = dense_inputs(n, self.dense, lambda name: chunk.read(f"dense:{name}")[:n])
+        dense = dense_inputs(n, self.schema.dense, lambda name: chunk.read(f"dense:{name}")[:n])
         ids = id_inputs(
             n,
-            self.tables,
+            {field.name: self.tables[field.name] for field in self.schema.sparse if not field.bag},
             keys=lambda name: chunk.read(f"key:{name}")[:n],
             missing=lambda name: read_missing(chunk, name, n),
         )
         order = np.argsort(split, kind="stable")
         counts: list[int] = rows_per_split(split).tolist()
         arrays: dict[str, np.ndarray] = {"dense": dense[order], "ids": ids[order], "label": label[order]}
+        if self.schema.labels:
+            further = [chunk.read(f"label:{one.name}")[:n].view(np.int8) for one in self.schema.labels[1:]]
+            arrays["label"] = np.stack([label, *further], 1)[order]
         if self.files.weighted:
             arrays["weight"] = self._weights(chunk, label, split)[order]
-        bags = {name: encoded_bag(chunk, name, table, order) for name, table in self.bags.items()}
+        bags = {bag.name: encoded_bag(chunk, bag.name, self.tables[bag.table], order) for bag in self.schema.bags}
         parts: list[dict[str, Any]] = []
         start = 0
         for s, count in enumerate(counts):
@@ -138,7 +138,8 @@ class Encoder:
                 entry.setdefault("bags", {})[name] = facts
             parts.append(entry)
             start += count
-        return {"rows": counts, "splits": parts}
+        later = int(np.count_nonzero(split == LATER))
+        return {"rows": counts, "splits": parts, **({"later": later} if later else {})}
 
     def _weights(self, chunk: ArrayFile, label: np.ndarray, split: np.ndarray) -> np.ndarray:
         """Of every row: its own, and a row that was kept for others like it counts for them too. So the loss is that of all
@@ -172,21 +173,18 @@ class Encoder:
 
     def is_written(self, entry: dict[str, Any], offsets: list[int], values: ValuePlaces | None = None) -> bool:
         """Whether an earlier attempt's rows of this chunk are in the files, byte for byte."""
+        widths, bags = row_bytes(self.schema), {bag_files(bag.name)[0]: bag.name for bag in self.schema.bags}
         for s, facts in enumerate(entry["splits"]):
             count = entry["rows"][s]
-            spans = [(name, offsets[s] * width, count * width) for name, width in self._widths().items()]
-            for bag, found in facts.get("bags", {}).items():
-                begin = values[s][bag] if values is not None else 0
-                of_values, of_ends = bag_files(bag)
-                spans += [(of_values, 4 * begin, 4 * found["values"]), (of_ends, 8 * offsets[s], 8 * count)]
-            for (name, place, size), crc in zip(spans, facts["crc"], strict=True):
+            for name, crc in zip(array_files(self.schema, self.files.weighted), facts["crc"], strict=True):
+                if name in bags:
+                    begin = values[s][bags[name]] if values is not None else 0
+                    place, size = 4 * begin, 4 * facts["bags"][bags[name]]["values"]
+                else:
+                    place, size = offsets[s] * widths[name], count * widths[name]
                 if zlib.crc32(os.pread(self.files.handles[s][name], size, place)) != crc:
                     return False
         return True
-
-    def _widths(self) -> dict[str, int]:
-        widths = {"dense": 4 * len(self.dense), "ids": 4 * len(self.tables), "label": 1}
-        return widths | {"weight": 4} if self.files.weighted else widths
 
 
 def check_weights(recipe: Recipe, chunks: Iterable[tuple[ArrayFile, np.ndarray]]) -> None:
@@ -217,7 +215,7 @@ def keys_to_count(chunk: ArrayFile, name: str, split: np.ndarray, every_split: b
     keys = chunk.read(f"key:{name}")
     missing = read_missing(chunk, name, len(keys))
     keys = keys[: len(split)]
-    chosen = split != LEFT_OUT if every_split else split == TRAIN
+    chosen = split < LEFT_OUT if every_split else split == TRAIN
     return keys[chosen if missing is None else chosen & ~missing[: len(split)]]
 
 
@@ -231,9 +229,11 @@ def training_numbers(chunk: ArrayFile, names: list[str], split: np.ndarray) -> n
 
 
 def _facts(part: dict[str, np.ndarray]) -> dict[str, Any]:
-    ids = part["ids"]
+    ids, label = part["ids"], part["label"]
+    several = {"clicks_of": label.sum(axis=0, dtype=np.int64).tolist()} if label.ndim == 2 else {}
     return {
-        "clicks": int(part["label"].sum(dtype=np.int64)),
+        "clicks": several["clicks_of"][0] if several else int(label.sum(dtype=np.int64)),
+        **several,
         "unknown": np.count_nonzero(ids == UNKNOWN_ID, axis=0).tolist(),
         "missing": np.count_nonzero(ids == MISSING_ID, axis=0).tolist(),
         "largest": ids.max(axis=0).tolist() if len(ids) else [0] * ids.shape[1],
@@ -249,7 +249,7 @@ def encode_chunks(
     on_rows: Callable[[int], None],
 ) -> list[dict[str, Any]]:
     """Encode every chunk not yet in the journal; returns the entries in chunk order."""
-    offsets, values = _offsets(splits), value_places(chunks, splits, list(encoder.bags))
+    offsets, values = _offsets(splits), value_places(chunks, splits, encoder.schema.bag_names)
     entries: dict[int, dict[str, Any]] = {}
     for number, entry in _read_journal(journal).items():
         if number < len(chunks) and encoder.is_written(entry, offsets[number], values[number]):

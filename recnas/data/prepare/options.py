@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from recnas.config import check_settings
 from recnas.data.prepare.split import USUAL_SHARES, WITH_SHARES, Shares
 from recnas.data.raw.recipe import Recipe
-from recnas.data.raw.sections import check_shares
+from recnas.data.raw.sections import Rolling, check_shares
 from recnas.errors import ConfigError
 
 
@@ -26,11 +27,20 @@ class PrepareOptions:
     side: tuple[str, ...] = ()  # side files, where they are not beside the raw file
     parquet: bool = True  # also write train|valid|test.parquet for exchange
     shares: Shares | None = None  # None: the recipe's, or 8-1-1
+    origins: int | None = None  # of the protocol rolling; None: the recipe's, or 3
+    window: float | None = None  # share of all rows in a window; None: the recipe's, or 0.1
+    origin: int | None = None  # which of them, from 1
     like: str | None = None  # prepared data whose vocabulary and statistics are used as they are
     extend: str | None = None  # the same, and new values get ids behind the old ones
 
     def shares_of(self, recipe: Recipe) -> Shares:
         return self.shares or recipe.shares or USUAL_SHARES
+
+    def rolling(self, recipe: Recipe) -> Rolling:
+        """Raises: ConfigError if origins and window do not go together."""
+        given = {name: value for name in ("origins", "window") if (value := getattr(self, name)) is not None}
+        values = {**(recipe.rolling.model_dump() if recipe.rolling else {}), **given}
+        return check_settings(Rolling, values, "the protocol rolling")
 
     @staticmethod
     def takes_shares(protocol: str) -> bool:
@@ -46,6 +56,17 @@ class PrepareOptions:
                 faults.append(f"--shares {error}")
             if not self.takes_shares(protocol):
                 faults.append(f"--shares goes with --protocol {', '.join(WITH_SHARES)}; {protocol} has its own")
+        rolls = protocol == "rolling"
+        if not rolls and (self.origins is not None or self.window is not None):
+            faults.append(f"--origins and --window go with --protocol rolling, not with {protocol}")
+        if rolls and (self.like or self.extend):
+            faults.append("--protocol rolling fits a vocabulary per origin: leave --like and --extend out")
+        if rolls:
+            count = self.rolling(recipe).origins
+            if self.origin is None or not 1 <= self.origin <= count:
+                faults.append(
+                    f"one origin at a time: origin must be from 1 to {count} (got {self.origin}); `recnas prepare` makes all"
+                )
         if self.limit is not None and ready:
             faults.append("--limit would read training rows only, as they come first: leave it out with --train")
         if self.min_count is not None and self.min_count < 1:

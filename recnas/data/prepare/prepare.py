@@ -21,6 +21,7 @@ from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.spark.session import check_engine
 from recnas.data.prepare.split import check_protocol
 from recnas.data.prepare.stages import Preparation
+from recnas.data.prepare.vectors import check_same_file, identity, read_vectors
 from recnas.data.prepared import PreparedData, prepared_options
 from recnas.data.raw.recipe import Recipe, load_recipe
 from recnas.data.raw.sources import STDIN, Raw, ReadySplit, raw_paths, raw_sources, read_stdin
@@ -67,8 +68,11 @@ def prepare(
     with leaving_no_empty_folder(out), FolderLock(out):
         sources = sources or [read_stdin(out / ".stdin", sys.stdin.buffer)]
         plan = prepared_options(recipe, options, protocol, sources)
+        vectors = read_vectors(recipe, sources[0].path.parent, options.side, options.with_columns)
+        plan |= identity(vectors)
         if base is not None:
             plan |= base.facts()
+            check_same_file(vectors, base.data)
         if protocol != "group":
             recipe = recipe.model_copy(update={"group": None})  # nothing to read then
         finished = PreparedData.find(out)
@@ -78,7 +82,8 @@ def prepare(
             shutil.rmtree(out / ".work", ignore_errors=True)  # of a kill between the manifest and the end
             return finished
         threads = threads or os.cpu_count() or 1
-        given = (recipe, options, protocol, sources, out, plan, memory, threads, progress or Progress(quiet=True), base)
+        progress = progress or Progress(quiet=True)
+        given = (recipe, options, protocol, sources, out, plan, memory, threads, progress, base, vectors)
         if engine == "spark":
             from recnas.data.prepare.spark.prepare import SparkPreparation
 
@@ -96,6 +101,11 @@ def prepare(
                     "Free some space and run the same command again: finished pieces are kept.",
                 ) from None
             raise
+
+
+def recipe_of(name: str | None, options: PrepareOptions) -> Recipe:
+    """What a preparation goes by."""
+    return _recipe(name, FirstDay.of(options))
 
 
 def _recipe(name: str | None, base: FirstDay | None) -> Recipe:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recnas.data.bags import unpadded
+from recnas.data.bags import rows_at_a_time, unpadded
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import bad_lines, count_rejects
 from recnas.data.prepare.encode import array_files
@@ -29,6 +29,7 @@ from recnas.data.prepare.vocab_files import vocabulary_digest
 from recnas.data.prepared import FORMAT, MANIFEST, read_blocks, vocabulary_id
 from recnas.data.quality import Block, data_warnings, repeated_share
 from recnas.data.raw.dense import DenseSummary
+from recnas.data.raw.remote import RemotePath
 from recnas.data.raw.sources import Source
 from recnas.data.remembered import remember
 from recnas.data.schema import Schema
@@ -70,7 +71,7 @@ class Finisher:
         with ThreadPoolExecutor(self.threads, thread_name_prefix="finish") as pool:
             self.progress.phase("finish", None, "files")
             # The large source first: it takes longest and needs one thread only.
-            source_digests = [pool.submit(sha256_file, source.path) for source in sources]
+            source_digests = [pool.submit(_digest, source) for source in sources]
             exchange = [
                 pool.submit(self._write_parquet, split, count)
                 for split, count in zip(SPLITS, rows)
@@ -97,7 +98,7 @@ class Finisher:
         digests = {name: future.result() for name, future in vocabulary.items()}
         manifest = {
             "format": FORMAT,
-            "fingerprint": self._fingerprint(checksums, digests),
+            "fingerprint": self._fingerprint(checksums, digests, list(facts.get("vectors", {}))),
             "vocabulary": vocabulary_id(self.schema, digests),
             **facts,
             **counts,
@@ -126,18 +127,20 @@ class Finisher:
         self.progress.end()
 
     def _array_files(self) -> list[str]:
-        return [f"{split}/{name}" for split in SPLITS for name in array_files(self.weighted, self._bags).values()]
+        return [f"{split}/{name}" for split in SPLITS for name in array_files(self.schema, self.weighted).values()]
 
     @property
-    def _bags(self) -> list[str]:
-        return [field.name for field in self.schema.bags]
+    def _block_rows(self) -> int:
+        return rows_at_a_time(_PARQUET_ROWS, self.schema)
 
-    def _fingerprint(self, checksums: dict[str, str], vocabulary: dict[str, str]) -> str:
-        """Of what a model sees: the arrays, the schema, and the values behind the ids."""
+    def _fingerprint(self, checksums: dict[str, str], vocabulary: dict[str, str], vectors: list[str]) -> str:
+        """Of what a model sees: the arrays, the schema, the values behind the ids, and vectors that are given. (The directions
+        follow from these, up to rounding.)"""
         content = {
             "schema": self.schema.to_dict(),
             "vocabulary": vocabulary,
             "arrays": {name: checksums[name] for name in self._array_files()},
+            **({"vectors": {name: checksums[f"vectors/{name}.f32"] for name in vectors}} if vectors else {}),
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -147,14 +150,19 @@ class Finisher:
 
         names = [column.name for column in self.schema.sparse]
         clicks = [sum(entry["splits"][s]["clicks"] for entry in entries) for s in range(len(SPLITS))]
+        rates = [
+            [n / count for n in total(s, "clicks_of")] if count and self.schema.labels else []
+            for s, count in enumerate(rows)
+        ]
         return {
             "rows": dict(zip(SPLITS, rows)),
             "click_rate": {split: (clicks[s] / rows[s] if rows[s] else None) for s, split in enumerate(SPLITS)},
+            **self._label_rates(rates),
             "dense": {field.name: asdict(s) for field, s in zip(self.schema.dense, self.summaries)},
             "cardinality": {column.name: column.rows for column in self.schema.sparse},
             "unknown": {split: dict(zip(names, total(s, "unknown"))) for s, split in enumerate(SPLITS)},
             "missing": {split: dict(zip(names, total(s, "missing"))) for s, split in enumerate(SPLITS)},
-            **({"bags": self._bag_facts(entries)} if self._bags else {}),
+            **({"bags": self._bag_facts(entries)} if self.schema.bags else {}),
         }
 
     def _bag_facts(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
@@ -165,9 +173,20 @@ class Finisher:
                     what: sum(entry["splits"][s]["bags"][name][what] for entry in entries)
                     for what in ("values", "unknown", "cut", "cut_rows", "empty_rows")
                 }
-                for name in self._bags
+                for name in self.schema.bag_names
             }
             for s, split in enumerate(SPLITS)
+        }
+
+    def _label_rates(self, rates: list[list[float]]) -> dict[str, Any]:
+        """By label and split, where there are several; `click_rate` is that of the first."""
+        if not self.schema.labels:
+            return {}
+        return {
+            "label_rates": {
+                label.name: {split: rates[s][place] if rates[s] else None for s, split in enumerate(SPLITS)}
+                for place, label in enumerate(self.schema.labels)
+            }
         }
 
     def _weights(self, rows: list[int]) -> dict[str, Any]:
@@ -179,22 +198,26 @@ class Finisher:
             return {}
         sums = {}
         for split, count in zip(SPLITS, rows):
-            total = clicked = squares = 0.0
+            total = squares = 0.0
+            clicked = np.zeros(self.schema.n_labels)
             names = ("weight", "label")
             for weight, label in zip(
                 *(read_blocks(self.done, split, name, count, self.schema, _PARQUET_ROWS) for name in names)
             ):
                 total += float(weight.sum(dtype=np.float64))
-                clicked += float(np.where(label == 1, weight, 0).sum(dtype=np.float64))
+                for place, column in enumerate(label.reshape(len(weight), -1).T):
+                    clicked[place] += float(np.where(column == 1, weight, 0).sum(dtype=np.float64))
                 squares += float(np.square(weight, dtype=np.float64).sum())
             sums[split] = total, clicked, squares
+        rates_of = {s: [float(c) / total for c in clicked] if total else [] for s, (total, clicked, _) in sums.items()}
         return {
             "weight": {split: total for split, (total, _, _) in sums.items()},
             # How many rows of one weight would tell a mean as well (Kish).
             "effective_rows": {
                 split: total**2 / squares if squares else 0.0 for split, (total, _, squares) in sums.items()
             },
-            "click_rate": {split: clicked / total if total else None for split, (total, clicked, _) in sums.items()},
+            "click_rate": {split: rates[0] if rates else None for split, rates in rates_of.items()},
+            **self._label_rates(list(rates_of.values())),
         }
 
     def _repeated(self, rows: list[int]) -> float:
@@ -202,7 +225,7 @@ class Finisher:
 
         def blocks(split: str) -> Iterator[Block]:
             arrays = (
-                read_blocks(self.done, split, name, counts[split], self.schema, _PARQUET_ROWS)
+                read_blocks(self.done, split, name, counts[split], self.schema, self._block_rows)
                 for name in ("dense", "ids", "label")
             )
             yield from zip(*arrays)
@@ -213,13 +236,14 @@ class Finisher:
         inputs = [*(column.name for column in self.schema.dense), *(column.name for column in self.schema.sparse)]
         # A column that is the weight and an input occurs twice, the second time as models are given it.
         weight = [("row_weight" if "weight" in inputs else "weight", pa.float32())] if self.weighted else []
-        fields = [("label", pa.int8()), *weight]
+        labels = [f"label_{label.name}" for label in self.schema.labels] or ["label"]
+        fields = [*((name, pa.int8()) for name in labels), *weight]
         fields += [(column.name, pa.float32()) for column in self.schema.dense]
         fields += [(column.name, pa.list_(pa.int32()) if column.bag else pa.int32()) for column in self.schema.sparse]
         schema = pa.schema(fields)
         # Read, not mapped: the pages of a map would count as this process's memory.
         arrays = ("label", "dense", "ids", *(("weight",) if weight else ()))
-        blocks = [read_blocks(self.done, split, name, rows, self.schema, _PARQUET_ROWS) for name in arrays]
+        blocks = [read_blocks(self.done, split, name, rows, self.schema, self._block_rows) for name in arrays]
         with pq.ParquetWriter(
             self.done / f"{split}.parquet",
             schema,
@@ -229,7 +253,12 @@ class Finisher:
         ) as writer:
             for label, dense, ids, *weights in zip(*blocks):
                 single = ids[:, : self.schema.n_single]
-                columns = [label, *weights, *np.ascontiguousarray(dense.T), *np.ascontiguousarray(single.T)]
+                columns = [
+                    *np.ascontiguousarray(label.reshape(len(ids), -1).T),
+                    *weights,
+                    *np.ascontiguousarray(dense.T),
+                    *np.ascontiguousarray(single.T),
+                ]
                 arrays_of = [pa.array(column) for column in columns]
                 for number in range(self.schema.n_single, self.schema.n_sparse):
                     arrays_of.append(_lists(ids[:, self.schema.id_columns(number)]))
@@ -240,6 +269,11 @@ def _lists(places: np.ndarray) -> pa.Array:
     """The values of a bag, of places in a batch."""
     values, counts = unpadded(places)
     return pa.ListArray.from_arrays(pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32()), pa.array(values))
+
+
+def _digest(source: Source) -> str | None:
+    """None for a remote file, which is not fetched once more for it: its version is in its identity."""
+    return None if isinstance(source.path, RemotePath) else sha256_file(source.path)
 
 
 def write_rejects(folder: Path, sources: list[Source], chunks: list[ArrayFile], header: bool, rows_in: int) -> None:

@@ -7,6 +7,8 @@ autoctr-8-1-1   the same, balanced exactly within clicks and within non-clicks (
 random          as random-8-1-1, with the shares that are asked for
 group           the same for groups of rows, as those of a user: none is in two splits
 time-last-day   the last day is test, the day before is valid, the rest is train
+rolling         of one origin: a window of rows by time is test, the one before valid, all before that train;
+                later rows are of no split
 time-ratio      the last rows by time are test, those before valid, in the shares that are asked for
 index           from a file: one byte per row, 0 train, 1 valid, 2 test
 files           the raw files come split: rows are numbered through train, then valid, then test
@@ -30,14 +32,28 @@ from recnas.files import read_bytes
 
 TRAIN, VALID, TEST = 0, 1, 2
 LEFT_OUT = 3  # a row of no split: a training row without a click, where only a share of them is kept
+LATER = 4  # another: a row after the test window of an origin
 SPLITS = ("train", "valid", "test")
-PROTOCOLS = ("random-8-1-1", "autoctr-8-1-1", "random", "group", "time-last-day", "time-ratio", "index", "files")
+PROTOCOLS = (
+    "random-8-1-1",
+    "autoctr-8-1-1",
+    "random",
+    "group",
+    "time-last-day",
+    "time-ratio",
+    "rolling",
+    "index",
+    "files",
+)
+BY_INSTANT = ("time-ratio", "rolling")  # these compare times, not days
 WITH_SHARES = ("random", "group", "time-ratio")
 USUAL_SHARES = (0.8, 0.1, 0.1)
 
 _U = np.uint64
 Cuts = dict[int, list[np.uint64]]  # for non-clicks (0) and clicks (1): where valid and test begin
 Shares = tuple[float, float, float]
+Ends = tuple[Fraction, Fraction, Fraction]
+Cuts2or3 = tuple[int, int] | tuple[int, int, int]  # where valid and test begin, and what is later
 TimeCounts = tuple[np.ndarray, np.ndarray]  # the instants that occur, rising, and how many rows each has
 
 
@@ -64,7 +80,7 @@ def check_protocol(protocol: str, recipe: Recipe, index: Path | None, ready: boo
     """Faults that can be known before any data is read; `ready`: the raw files come as a ready split."""
     if protocol not in PROTOCOLS:
         raise ConfigError(f"There is no split protocol {protocol!r}.", f"Choose one of: {', '.join(PROTOCOLS)}")
-    if protocol in ("time-last-day", "time-ratio") and recipe.time is None:
+    if protocol in ("time-last-day", *BY_INSTANT) and recipe.time is None:
         raise ConfigError(
             f"The recipe {recipe.name} does not say when its rows happened, so it has no last "
             f"{'day' if protocol == 'time-last-day' else 'rows'}.",
@@ -144,22 +160,25 @@ def assign_split(
     index: Path | None,
     starts: tuple[int, int] | None = None,
     shares: Shares = USUAL_SHARES,
+    ends: Ends | None = None,
 ) -> list[np.ndarray]:
     """The split of every good row, chunk by chunk.
 
     Args:
         days: cuts the row order where there is no time column.
         starts: of a ready split, the row numbers where valid and test begin.
+        ends: of an origin of a rolling split, where train, valid and test end, as shares of all rows.
     """
     total = sum(chunk.lines for chunk in chunks)
     if protocol == "random":
         return [by_hash(chunk.hashes(seed), shares) for chunk in chunks]
     if protocol == "group":
         return [by_hash(chunk.group_hashes(seed), shares) for chunk in chunks]
-    if protocol == "time-ratio":
+    if protocol in BY_INSTANT:
         if days is not None:
-            return by_starts(chunks, row_cuts(total, shares))
-        cuts_of_time = time_cuts(added_times([chunk.count_times() for chunk in chunks]), shares)
+            return by_starts(chunks, row_cuts(total, shares) if ends is None else rolling_rows(total, ends))
+        counts = added_times([chunk.count_times() for chunk in chunks])
+        cuts_of_time = time_cuts(counts, shares) if ends is None else rolling_cuts(counts, ends)
         return [by_time(chunk, cuts_of_time) for chunk in chunks]
     if protocol == "random-8-1-1":
         return [_eight_one_one(chunk.hashes(seed)) for chunk in chunks]
@@ -176,8 +195,37 @@ def assign_split(
     return _by_day([chunk.days(days, total) for chunk in chunks])
 
 
-def by_starts(chunks: Sequence[RowsOfChunk], starts: tuple[int, int]) -> list[np.ndarray]:
-    return [np.searchsorted(starts, chunk.first_row + chunk.line, side="right").astype(np.uint8) for chunk in chunks]
+def by_starts(chunks: Sequence[RowsOfChunk], starts: Cuts2or3) -> list[np.ndarray]:
+    return [_places(starts, chunk.first_row + chunk.line) for chunk in chunks]
+
+
+def _places(starts: Cuts2or3, values: np.ndarray) -> np.ndarray:
+    place = np.searchsorted(starts, values, side="right").astype(np.uint8)
+    return place if len(starts) == 2 else np.where(place > TEST, LATER, place).astype(np.uint8)
+
+
+def rolling_rows(total: int, ends: Ends) -> tuple[int, int, int]:
+    """Row numbers where valid, test and what is later begin, of rows in time order."""
+    train, valid, test = (round(total * end) for end in ends)
+    return train, valid, test
+
+
+def rolling_cuts(counts: TimeCounts, ends: Ends) -> tuple[int, int, int]:
+    """The instants at which valid, test and what is later begin: as near to the shares as whole instants allow."""
+    times, rows = counts
+    before = np.concatenate((np.cumsum(rows) - rows, [rows.sum()])) if len(times) else np.zeros(1, np.int64)
+    wanted = rolling_rows(int(rows.sum()), ends)
+    valid, test, later = (int(np.argmin(np.abs(before - row))) for row in wanted)
+    valid = max(valid, 1)
+    test = max(test, valid + 1)
+    later = max(later, test + 1)
+    if later > len(times):
+        raise DataError(
+            f"The rows have {len(times)} different times, too few for an origin to have train, validation and test rows.",
+            "Take fewer origins or larger windows (--origins, --window), or give more of the log.",
+        )
+    first_later = int(times[later]) if later < len(times) else int(times[-1]) + 1
+    return int(times[valid]), int(times[test]), first_later
 
 
 def row_cuts(total: int, shares: Shares) -> tuple[int, int]:
@@ -216,9 +264,9 @@ def time_cuts(counts: TimeCounts, shares: Shares) -> tuple[int, int]:
     return int(times[valid]), int(times[min(max(test, valid + 1), len(times) - 1)])
 
 
-def by_time(chunk: RowsOfChunk, cuts: tuple[int, int]) -> np.ndarray:
+def by_time(chunk: RowsOfChunk, cuts: Cuts2or3) -> np.ndarray:
     assert chunk.second is not None
-    return np.searchsorted(cuts, chunk.second, side="right").astype(np.uint8)
+    return _places(cuts, chunk.second)
 
 
 def rows_per_split(split: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,10 +28,11 @@ from recnas.data.prepare.first_day import FirstDay
 from recnas.data.prepare.folder import check_disk, open_work
 from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.publish import Finisher, write_rejects
-from recnas.data.prepare.split import SPLITS, TRAIN, RowsOfChunk, Shares, assign_split, rows_per_split, thinned
+from recnas.data.prepare.split import SPLITS, TRAIN, Ends, RowsOfChunk, Shares, assign_split, rows_per_split, thinned
+from recnas.data.prepare.vectors import Vectors, write_vectors
 from recnas.data.prepare.vocab_files import write_vocabulary
 from recnas.data.prepare.vocabulary import count_keys, keep_frequent
-from recnas.data.prepared import PreparedData
+from recnas.data.prepared import PreparedData, vector_lines
 from recnas.data.raw.columns import resolve_columns
 from recnas.data.raw.dense import DenseSummary, fields_of, summarise
 from recnas.data.raw.id_table import Ids, IdTable, computed_table
@@ -72,6 +73,7 @@ class Preparation:
     threads: int
     progress: Progress
     base: FirstDay | None = None  # whose ids and statistics are kept
+    vectors: Sequence[Vectors] = ()
 
     disk_share: ClassVar[float] = 2.0  # of the text: chunks, arrays and Parquet are each at most about 0.7 of it
 
@@ -86,6 +88,13 @@ class Preparation:
     def shares(self) -> Shares:
         return self.options.shares_of(self.recipe)
 
+    @property
+    def ends(self) -> Ends | None:
+        """Of the origin of a rolling split."""
+        if self.protocol != "rolling" or self.options.origin is None:
+            return None
+        return self.options.rolling(self.recipe).ends(self.options.origin)
+
     def run(self) -> PreparedData:
         columns = self._check_sources()
         self._open_work()
@@ -97,7 +106,7 @@ class Preparation:
         edges = self._edges(zip(chunks, splits), _rows_per_split(splits)[TRAIN])
         tables, sparse = self._count(chunks, splits, edges)
         summaries = self._summarise(zip(chunks, splits))
-        schema = Schema(self._dense_fields(summaries, edges), sparse)
+        schema = Schema(self._dense_fields(summaries, edges), sparse, self.recipe.label_fields())
         entries = self._encode(chunks, splits, tables, schema)
         return self._finish(state, schema, summaries, entries)
 
@@ -129,8 +138,17 @@ class Preparation:
         facts = {"rows_in": state.rows_in, "rejects": state.rejects, "columns": list(state.columns)}
         if self.base is not None:
             facts["lineage"] = self.base.data.lineage
+        later = sum(entry.get("later", 0) for entry in entries)
+        if self.protocol == "rolling":
+            facts["later"] = later
         if self.recipe.negatives is not None:
-            facts["left_out"] = state.rows_in - state.rejects - sum(sum(entry["rows"]) for entry in entries)
+            facts["left_out"] = state.rows_in - state.rejects - sum(sum(entry["rows"]) for entry in entries) - later
+        if self.vectors:
+            with self._nothing_kept_if_refused():
+                found = write_vectors(self.work / "done", self.vectors, self.work / "done" / "vocab")
+            facts["vectors"] = found
+            for line in vector_lines(found):
+                self.progress.say(line)
         finisher = Finisher(
             self.out, self.work, schema, summaries, self.recipe.weighs_rows, self.threads, self.progress
         )
@@ -139,7 +157,7 @@ class Preparation:
 
     def _expected_rows(self) -> int | None:
         """What the recipe says of its data set, unless only a part or generated rows are meant."""
-        generated = all(truth_path(source.path).exists() for source in self.sources)
+        generated = all(isinstance(s.path, Path) and truth_path(s.path).exists() for s in self.sources)
         return None if self.options.limit or generated else self.recipe.expected_rows
 
     def _check_sources(self) -> list[tuple[str, ...]]:
@@ -195,8 +213,10 @@ class Preparation:
             raise no_rows(self.sources[0])
         if state.rejects == state.rows_in:
             raise all_rejected(self.recipe, state.rows_in, bad_lines(state.chunks[0]))
-        if len({value for chunk in state.chunks for value in chunk.facts["not_clicks"]}) > 1:
-            raise two_kinds_of_no(self.recipe)
+        kinds = {(column, value) for chunk in state.chunks for column, value in chunk.facts["not_clicks"]}
+        for label in self.recipe.every_label:
+            if {(label.column, 0), (label.column, -1)} <= kinds:
+                raise two_kinds_of_no(label.column)
         if self.protocol == "files":
             state.starts = _starts(self.sources, lines_of_file)
         return state
@@ -210,7 +230,7 @@ class Preparation:
         ]
         days = self.recipe.time.days if self.recipe.time else None
         index = Path(self.options.split_index) if self.options.split_index else None
-        splits = assign_split(self.protocol, self.options.seed, rows, days, index, state.starts, self.shares)
+        splits = assign_split(self.protocol, self.options.seed, rows, days, index, state.starts, self.shares, self.ends)
         splits = [thinned(split, some, self.options.seed, self.recipe.negatives) for split, some in zip(splits, rows)]
         check_train_rows(_rows_per_split(splits)[TRAIN])
         if self.recipe.weight is not None:
@@ -268,10 +288,6 @@ class Preparation:
         """A column and those that share its vocabulary."""
         return [one.name for one in self.inputs if one.table == column.name]
 
-    @property
-    def _bags(self) -> list[str]:
-        return [column.name for column in self.inputs if column.several]
-
     def _min_count(self, column: InputColumn) -> int:
         return self.options.min_count or column.min_count or self.recipe.min_count
 
@@ -311,14 +327,10 @@ class Preparation:
     ) -> list[dict[str, Any]]:
         sizes = _rows_per_split(splits)
         self.progress.phase("encode", sum(sizes), "rows")
-        values = value_places(chunks, splits, self._bags)[-1]
-        files = SplitFiles.allocate(
-            self.work / "done", sizes, schema.n_dense, schema.n_single, self.recipe.weighs_rows, values
-        )
-        bags = {name: tables[name] for name in self._bags}
-        single = {name: table for name, table in tables.items() if name not in bags}
+        values = value_places(chunks, splits, schema.bag_names)[-1]
+        files = SplitFiles.allocate(self.work / "done", sizes, schema, self.recipe.weighs_rows, values)
         try:
-            encoder = Encoder(files, schema.dense, single, self.recipe.negatives, bags)
+            encoder = Encoder(files, schema, tables, self.recipe.negatives)
             return encode_chunks(
                 encoder, chunks, splits, self.work / "encoded.jsonl", self.threads, self.progress.advance
             )

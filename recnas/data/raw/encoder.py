@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from recnas.config import check_settings
-from recnas.data.bags import pad_into
+from recnas.data.bags import pad_into, rows_at_a_time
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.columns import cells_of, resolve_columns
 from recnas.data.raw.id_table import computed_table, read_id_table
@@ -26,6 +26,7 @@ from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, parquet_columns, rows_of_batch
 from recnas.data.raw.parse import Chunk, RawRows, parse_rows, rows_of_text, with_partitions
 from recnas.data.raw.recipe import InputColumn, Recipe
+from recnas.data.raw.remote import open_path
 from recnas.data.raw.sections import Label
 from recnas.data.raw.sources import Source, check_is_text, check_partitions, find_sources, stream_blocks, text_blocks
 from recnas.data.raw.typed import Typed
@@ -44,7 +45,7 @@ class EncodedRows:
     line: np.ndarray  # [n] int64, rising
     dense: np.ndarray  # [n, I] float32
     ids: np.ndarray  # [n, F] int64, with bags as in a batch
-    label: np.ndarray | None  # [n] float32, NaN where it cannot be read; None without a label column
+    label: np.ndarray | None  # [n] float32, NaN where it cannot be read, of several [n, L]; None without label columns
     weight: np.ndarray | None  # the same; None unless every file has the column of weights
     bad: list[BadLine]
     bytes: int
@@ -74,7 +75,7 @@ class RawEncoder:
 
     def __init__(self, data: PreparedData, raw: list[Path | str], side: tuple[str, ...] = ()) -> None:
         recipe = self._fitted(data)
-        self.sources = find_sources([Path(path) for path in raw])
+        self.sources = find_sources(raw)
         used = [column.source for column in self.inputs]
         check_partitions([name for name in recipe.partitions if name in used], self.sources)
         self.columns = [self._columns(source) for source in self.sources]
@@ -93,6 +94,8 @@ class RawEncoder:
         }
         self.tables = {field.name: own[field.table] for field in data.schema.sparse}
         self.bags = data.schema.bags
+        self._rows = rows_at_a_time(PARQUET_ROWS, data.schema)  # a line has eight bytes, or there are few
+        self._bytes = min(BLOCK_BYTES, max(_LOOKED_AT, 8 * rows_at_a_time(BLOCK_BYTES, data.schema)))
         for field in data.schema.sparse:
             if self.tables[field.name].rows != field.rows:
                 raise DataError(f"The vocabulary of {field.name} in {data.path} does not fit its schema.")
@@ -100,8 +103,11 @@ class RawEncoder:
 
     @property
     def labelled(self) -> bool:
-        """Whether any file has the label column."""
-        return any(self.recipe.label.column in columns for columns in self.columns)
+        """Whether any file has the label columns."""
+        return any(self._has_labels(columns) for columns in self.columns)
+
+    def _has_labels(self, columns: tuple[str, ...]) -> bool:
+        return all(label.column in columns for label in self.recipe.every_label)
 
     @property
     def weighted(self) -> bool:
@@ -117,7 +123,7 @@ class RawEncoder:
                 yield from self._text(source, columns)
 
     def _text(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
-        for number, text in enumerate(text_blocks(source, BLOCK_BYTES, self.recipe.line_breaks)):
+        for number, text in enumerate(text_blocks(source, self._bytes, self.recipe.line_breaks)):
             rows = rows_of_text(text, number == 0, columns, self.recipe, self.inputs, self._read_weight)
             if rows is not None:
                 yield self._encode(columns, self._in_folder(source, rows), len(text))
@@ -125,7 +131,7 @@ class RawEncoder:
     def _parquet(self, source: Source, columns: tuple[str, ...]) -> Iterator[EncodedRows]:
         needed = [name for name in (*self._needed(), *self._read_weight) if name in columns]
         needed = list(dict.fromkeys(needed))
-        for batch in parquet_batches(source, needed, PARQUET_ROWS):
+        for batch in parquet_batches(source, needed, self._rows):
             yield self._encode(columns, self._in_folder(source, rows_of_batch(batch)), batch.nbytes)
 
     def _in_folder(self, source: Source, rows: RawRows) -> RawRows:
@@ -133,7 +139,6 @@ class RawEncoder:
         return with_partitions(rows, mine) if mine else rows
 
     def _encode(self, columns: tuple[str, ...], rows: RawRows, size: int) -> EncodedRows:
-        rule = self.recipe.label
         n = len(rows.line)
         absent = Typed(np.zeros(n), np.zeros(n, bool), np.zeros(n, bool))
 
@@ -142,9 +147,11 @@ class RawEncoder:
 
         chunk = parse_rows(self.recipe, self.inputs, rows._replace(read=read_input), self.sides)
         label = None
-        if rule.column in columns:
-            typed = rows.read(rule.column, "label" if rule.at_least is None else "number", None)
-            label = _label(rule, typed)[np.searchsorted(rows.line, chunk.line)]
+        if self._has_labels(columns):
+            rules = self.recipe.every_label
+            read = [rows.read(rule.column, "label" if rule.at_least is None else "number", None) for rule in rules]
+            found = [_label(rule, typed) for rule, typed in zip(rules, read)]
+            label = (np.stack(found, 1) if len(rules) > 1 else found[0])[np.searchsorted(rows.line, chunk.line)]
         weight = None
         for name in self._read_weight:
             weight = weights_or_nan(rows.read(name, "number", None))[np.searchsorted(rows.line, chunk.line)]
@@ -171,7 +178,9 @@ class RawEncoder:
             assert field.bag is not None
             bag = chunk.bags[field.name]
             padded = np.empty((len(ids), field.bag.length), dtype=np.int64)
-            pad_into(padded, self.tables[field.name].look_up(bag.keys), bag.counts)
+            pad_into(
+                padded, 0, field.bag.length, self.tables[field.name].look_up(bag.keys), bag.counts.astype(np.int64)
+            )
             places.append(padded)
         return np.concatenate(places, axis=1)
 
@@ -181,7 +190,8 @@ class RawEncoder:
 
     def _needed(self) -> list[str]:
         """Raw columns that are read, the label included."""
-        return list(dict.fromkeys([self.recipe.label.column, *self.recipe.in_files(self.inputs)]))
+        labels = [label.column for label in self.recipe.every_label]
+        return list(dict.fromkeys([*labels, *self.recipe.in_files(self.inputs)]))
 
     def _columns(self, source: Source) -> tuple[str, ...]:
         """Raw columns of a file in order. Those that are only needed for training may be absent."""
@@ -199,9 +209,9 @@ class RawEncoder:
             # As the training file, or without its label (and weight), or only with what the model reads; the usual
             # number of cells decides, as any single line may be a bad one.
             usual = Counter(map(len, lines)).most_common(1)[0][0] if lines else 0
-            every = self.recipe.columns
+            every, labels = self.recipe.columns, [label.column for label in self.recipe.every_label]
             for kept in (
-                tuple(name for name in every if name not in (self.recipe.label.column, self._weight) or name in inputs),
+                tuple(name for name in every if name not in (*labels, self._weight) or name in inputs),
                 tuple(name for name in every if name in inputs),
             ):
                 if usual == len(kept) != len(every):
@@ -211,7 +221,7 @@ class RawEncoder:
 
 def _check_format(recipe: Recipe, source: Source) -> None:
     """The recipe of a trained model cannot be changed any more, so the file must be."""
-    with open(source.path, "rb") as file:
+    with open_path(source.path, scattered=True) as file:
         found = "parquet" if file.read(4) == b"PAR1" else "text"
     if found != recipe.format:
         names = {"parquet": "a Parquet file", "text": "a text file"}

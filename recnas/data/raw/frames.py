@@ -42,7 +42,8 @@ class FrameEncoder(RawEncoder):
         Raises:
             DataError: a column is missing, or a cell cannot be read: which, and why.
         """
-        parts = [self._part(frame.iloc[start : start + ROWS]) for start in range(0, max(1, len(frame)), ROWS)]
+        step = min(ROWS, self._rows)
+        parts = [self._part(frame.iloc[start : start + step]) for start in range(0, max(1, len(frame)), step)]
         if len(parts) == 1:
             return parts[0]
         dense, ids = (np.concatenate([getattr(part, name) for part in parts]) for name in ("dense", "ids"))

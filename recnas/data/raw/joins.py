@@ -4,12 +4,12 @@ as the text of the file and the places of its cells."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from recnas.data.raw.lines import split_lines
 from recnas.data.raw.recipe import Recipe
+from recnas.data.raw.remote import AnyPath, as_path
 from recnas.data.raw.sections import Join
 from recnas.data.raw.serving import split_line
 from recnas.data.raw.sources import check_is_text, find_sources, stream_blocks
@@ -33,7 +33,7 @@ class SideTable:
         return np.where(absent, 0, self.columns[column][place]).astype(np.int64), absent
 
 
-def load_side_table(join: Join, path: Path, separator: str, block_bytes: int = 8 << 20) -> SideTable:
+def load_side_table(join: Join, path: AnyPath, separator: str, block_bytes: int = 8 << 20) -> SideTable:
     """Read a side file: key, then the columns of the join, one row per key."""
     keys: list[np.ndarray] = []
     columns: list[list[np.ndarray]] = [[] for _ in join.columns]
@@ -86,7 +86,7 @@ class SideCells:
         return Cells(cells.text, np.where(known, cells.start[place], PAD), np.where(known, cells.end[place], PAD))
 
 
-def load_side_cells(join: Join, path: Path, recipe: Recipe) -> SideCells:
+def load_side_cells(join: Join, path: AnyPath, recipe: Recipe) -> SideCells:
     """Read a text file with `add` columns, all of it at once."""
     source = find_sources([path], "--side")[0]
     check_is_text(source)
@@ -123,11 +123,11 @@ def load_side_cells(join: Join, path: Path, recipe: Recipe) -> SideCells:
 Side = SideTable | SideCells
 
 
-def side_tables(recipe: Recipe, beside: Path, given: Sequence[str]) -> dict[str, Side]:
+def side_tables(recipe: Recipe, beside: AnyPath, given: Sequence[str]) -> dict[str, Side]:
     """By file name: those `given` by path, else those in the folder `beside`."""
     tables: dict[str, Side] = {}
     for join in recipe.joins:
-        named = [Path(path) for path in given if Path(path).name.startswith(join.file.split(".")[0])]
+        named = [path for path in map(as_path, given) if path.name.startswith(join.file.split(".")[0])]
         path = named[0] if named else beside / join.file
         if not path.exists():
             raise DataError(

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from recnas.data.raw.parse import RawRows, pieces_of_cells
 from recnas.data.raw.pieces import Pieces, split_lists
 from recnas.data.raw.recipe import InputColumn
+from recnas.data.raw.remote import RemotePath, open_path
 from recnas.data.raw.sources import Source
 from recnas.data.raw.text_columns import PAD, Cells, string_keys
 from recnas.data.raw.times import seconds_of_arrow, seconds_of_numbers
@@ -48,7 +49,7 @@ def parquet_batches(source: Source, columns: list[str], rows: int) -> Iterator[p
 def _fewer(file: pq.ParquetFile, columns: list[str], rows: int) -> int:
     """How many rows are read at a time: fewer where lists hold many values on average."""
     about, held = file.metadata, 0
-    if not any(_is_list(file.schema_arrow.field(name).type) for name in columns):
+    if not any(is_list(file.schema_arrow.field(name).type) for name in columns):
         return rows
     for group in range(about.num_row_groups):
         for number in range(about.num_columns):
@@ -62,7 +63,7 @@ def parquet_rows(source: Source) -> int:
 
 
 def _open(source: Source) -> pq.ParquetFile:
-    with open(source.path, "rb") as file:
+    with open_path(source.path, scattered=True) as file:
         is_parquet = file.read(4) == b"PAR1"
     if not is_parquet:
         raise DataError(
@@ -70,7 +71,7 @@ def _open(source: Source) -> pq.ParquetFile:
             "Set `format: text` in the recipe for text files, or begin with: recnas datasets cp csv my.yaml",
         )
     try:
-        return pq.ParquetFile(source.path)
+        return pq.ParquetFile(source.path.open() if isinstance(source.path, RemotePath) else source.path)
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{source.path} is damaged: {error}.", "Write it again.") from None
 
@@ -110,9 +111,11 @@ def rows_of_batch(batch: pa.RecordBatch) -> RawRows:
         array = batch.column(name)
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
+        if array.null_count == len(array) or pa.types.is_integer(array.type):  # no values, or one in every cell
+            array = array.cast(pa.string())
         if _is_text(array.type):
             return pieces_of_cells(cells_of_array(array), column)
-        if not _is_list(array.type):
+        if not is_list(array.type):
             raise DataError(
                 f"Column {name} is of type {array.type}, and the recipe says that its cells hold several values.",
                 "Write lists or text to the Parquet file, or name the column under sparse in the recipe.",
@@ -127,7 +130,7 @@ def rows_of_batch(batch: pa.RecordBatch) -> RawRows:
     return RawRows(np.arange(batch.num_rows), batch.num_rows, read, show, [], pieces)
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 

@@ -46,6 +46,7 @@ class Chunk:
     lines: int  # rows in, bad ones included
     line: np.ndarray  # [n] row number within the block of each good row
     label: np.ndarray  # [n] uint8
+    labels: dict[str, np.ndarray] = field(default_factory=dict)  # the same of further labels, by name
     weight: np.ndarray | None = None  # float32 [n], where rows have weights
     dense: dict[str, np.ndarray] = field(default_factory=dict)  # [n], see `dense.transformed`
     keys: dict[str, np.ndarray] = field(default_factory=dict)  # uint32 or uint64 [n]; float64 of buckets
@@ -56,7 +57,7 @@ class Chunk:
     group: np.ndarray | None = None  # uint64 [n], where rows that belong together stay in one split
     grouped: np.ndarray | None = None  # bool [n], False where a row belongs to none; None if all do
     bad: list[BadLine] = field(default_factory=list)
-    not_clicks: tuple[int, ...] = ()  # which of 0 and -1 stand for "no click"
+    not_clicks: tuple[tuple[str, int], ...] = ()  # by column of a label, which of 0 and -1 stand for "no click"
 
 
 class RawRows(NamedTuple):
@@ -178,10 +179,11 @@ def _text_reader(
     """
     position = {name: i for i, name in enumerate(names)}
     groups: dict[tuple[str, str | None], list[int]] = {}
+    labels = [label.column for label in recipe.every_label]
     weight = (recipe.weight.column,) if recipe.weight is not None else ()
-    found = [position[name] for name in (recipe.label.column, *weight, *numbers) if name in position]
+    found = [position[name] for name in (*labels, *weight, *numbers) if name in position]
     if found:  # rows that are only to be predicted need no label
-        groups["number", None] = found
+        groups["number", None] = list(dict.fromkeys(found))
     if recipe.time is not None and recipe.time.column in position and recipe.time.format == "yymmddhh":
         groups.setdefault(("int", None), []).append(position[recipe.time.column])
     for column in inputs:
@@ -260,14 +262,20 @@ def parse_rows(
             reasons[int(row)] = (column, reason)
         np.logical_or(left_out, bad, out=left_out)
 
-    label = read(recipe.label.column, "label" if recipe.label.at_least is None else "number", None)
-    note(label.missing, recipe.label.column, "the label is empty")
-    clicks, no_label = clicks_of(recipe.label, label.values, label.bad)
-    note(no_label, recipe.label.column, recipe.label.fault)
-    chunk = Chunk(lines=rows.lines, line=rows.line, label=clicks)
-    read_well = ~(label.missing | no_label)
-    if recipe.label.at_least is None:
-        chunk.not_clicks = tuple(v for v in (0, -1) if bool((read_well & (label.values == v)).any()))
+    chunk = Chunk(lines=rows.lines, line=rows.line, label=np.zeros(0, np.uint8))
+    for number, rule in enumerate(recipe.every_label):
+        label = read(rule.column, "label" if rule.at_least is None else "number", None)
+        note(label.missing, rule.column, "the label is empty")
+        clicks, no_label = clicks_of(rule, label.values, label.bad)
+        note(no_label, rule.column, rule.fault)
+        if number == 0:
+            chunk.label = clicks
+        else:
+            chunk.labels[recipe.labels[number].name] = clicks
+        read_well = ~(label.missing | no_label)
+        if rule.at_least is None:
+            seen = [v for v in (0, -1) if bool((read_well & (label.values == v)).any())]
+            chunk.not_clicks = (*chunk.not_clicks, *((rule.column, v) for v in seen))
     if recipe.weight is not None:
         chunk.weight, faults = weights_of(read(recipe.weight.column, "number", None))
         for bad, reason in faults:
@@ -352,7 +360,7 @@ def _keep_rows(chunk: Chunk, keep: np.ndarray) -> None:
     for name in ("time", "group", "grouped"):
         if getattr(chunk, name) is not None:
             setattr(chunk, name, getattr(chunk, name)[keep])
-    for columns in (chunk.dense, chunk.keys, chunk.missing):
+    for columns in (chunk.labels, chunk.dense, chunk.keys, chunk.missing):
         for name in columns:
             columns[name] = columns[name][keep]
     chunk.bags = {name: bag.of_rows(keep) for name, bag in chunk.bags.items()}

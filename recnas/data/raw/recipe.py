@@ -28,16 +28,19 @@ from recnas.data.raw.sections import (
     Grown,
     Join,
     Label,
+    OneOfLabels,
+    Rolling,
     SparseGroup,
     Standardise,
     TimeOrder,
+    VectorFile,
     Weight,
     check_shares,
     expand_names,
     zone_offset,
 )
 from recnas.data.raw.serving import TRANSFORMS
-from recnas.data.schema import Bag
+from recnas.data.schema import Bag, LabelField
 from recnas.errors import ConfigError
 from recnas.names import name_fault
 from recnas.plugins import Parts
@@ -59,6 +62,7 @@ class Recipe(Grown):
     header: bool = False
     columns: tuple[str, ...] = ()  # in file order; with a header or Parquet it may be left out
     label: Label
+    labels: tuple[OneOfLabels, ...] = ()  # several; the first of them is `label` too
     weight: Weight | None = None
     dense: tuple[DenseGroup, ...] = ()
     sparse: tuple[SparseGroup, ...] = ()
@@ -66,19 +70,32 @@ class Recipe(Grown):
     sequences: tuple[SequenceGroup, ...] = ()
     standardise: Standardise = "auto"  # of dense columns whose group does not say
     joins: tuple[Join, ...] = ()
+    vectors: tuple[VectorFile, ...] = ()  # pre-trained ones
     time: TimeOrder | None = None
     partitions: tuple[str, ...] = ()  # columns that are no part of the files but of their folders, as dt=2024-03-01
     min_count: int = Field(1, ge=1)
     protocol: str = "random-8-1-1"
     shares: tuple[float, float, float] | None = None  # of train, valid and test, for protocols that take any
+    rolling: Rolling | None = None  # for the protocol rolling
     group: str | None = None  # column whose values are never in two splits, for the protocol group
     negatives: float | None = Field(None, gt=0, lt=1)  # share of the training rows without a click that are kept
     expected_rows: int | None = None
     source: str = ""  # where the raw file comes from, for people
 
-    later = ("weight", "shares", "group", "negatives", "line_breaks", "partitions", "bags", "sequences")
+    later = (
+        "labels", "rolling", "vectors", "weight", "shares", "group", "negatives", "line_breaks", "partitions", "bags", "sequences",
+    )  # fmt: skip
     _shares = field_validator("shares")(check_shares)
     _expand = field_validator("columns", mode="before")(expand_names)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_label(cls, given: Any) -> Any:
+        """`labels:` instead of `label:`."""
+        several = given.get("labels") if isinstance(given, dict) else None
+        if not several or "label" in given or not isinstance(several[0], dict):
+            return given
+        return {**given, "label": {key: several[0][key] for key in ("column", "at_least") if key in several[0]}}
 
     @field_validator("separator")
     @classmethod
@@ -93,8 +110,8 @@ class Recipe(Grown):
             raise ValueError("columns is required for a text file without a header")
         if self.line_breaks and not (self.quote and self.format == "text"):
             raise ValueError("line_breaks are of cells in quotes: set quote: true too, of a text file")
-        if self.weight is not None and self.weight.column == self.label.column:
-            raise ValueError(f"the label {self.label.column} cannot be the weight too")
+        self._check_labels()
+        self._check_vectors()
         names = [column.name for column in self.input_columns(with_optional=True)]
         if not self.input_columns():
             raise ValueError("a recipe needs at least one dense or sparse column")
@@ -108,7 +125,7 @@ class Recipe(Grown):
         for what, given in (
             ("recipe", [self.name]),
             ("column", names),
-            ("side file", [join.file for join in self.joins]),
+            ("side file", [*(join.file for join in self.joins), *(one.file for one in self.vectors)]),
         ):
             for name in given:
                 if fault := name_fault(name):
@@ -118,6 +135,43 @@ class Recipe(Grown):
             if unknown:
                 raise ValueError(f"inputs that are not in columns: {', '.join(unknown)}")
         return self
+
+    def _check_vectors(self) -> None:
+        sparse = {column.name: column for column in self.input_columns(True) if not column.is_dense}
+        for one in self.vectors:
+            if one.column not in sparse:
+                raise ValueError(f"vectors of {one.column}, which is no sparse column; {nearest(one.column, sparse)}")
+            if not sparse[one.column].has_vocabulary:
+                raise ValueError(
+                    f"vectors of {one.column}, whose values are hashed or buckets and have no rows of their own"
+                )
+        twice = sorted(name for name, n in Counter(one.column for one in self.vectors).items() if n > 1)
+        if twice:
+            raise ValueError(f"vectors of {', '.join(twice)} are given twice")
+
+    def used_vectors(self, with_columns: tuple[str, ...]) -> list[VectorFile]:
+        """Of the columns that are inputs."""
+        used = {column.name for column in self.input_columns(with_columns)}
+        return [one for one in self.vectors if one.column in used]
+
+    def _check_labels(self) -> None:
+        names = [label.name for label in self.labels]
+        if len(names) == 1:
+            raise ValueError("labels has one entry: write it as label: {column: ...}")
+        if len(set(names)) < len(names):
+            raise ValueError("two labels have the same name: give one of them another, as name: bought_twice")
+        if self.labels and self.label.model_dump() != Label(**self.labels[0].as_label()).model_dump():
+            raise ValueError("give either label or labels")
+        if self.weight is not None and self.weight.column in [label.column for label in self.every_label]:
+            raise ValueError(f"the label {self.weight.column} cannot be the weight too")
+
+    @property
+    def every_label(self) -> tuple[Label, ...]:
+        return self.labels or (self.label,)
+
+    def label_fields(self) -> tuple[LabelField, ...]:
+        """For the schema, which says nothing of a single label."""
+        return tuple(LabelField(label.name, label.weight) for label in self.labels)
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -265,7 +319,7 @@ class Recipe(Grown):
 
     def sources(self, with_optional: bool | tuple[str, ...] = False) -> list[str]:
         """Raw columns that are read, each once."""
-        names = [self.label.column]
+        names = [label.column for label in self.every_label]
         if self.weight is not None:
             names.append(self.weight.column)
         if self.time and self.time.column:

@@ -47,8 +47,7 @@ def all_rejected(recipe: Recipe, rows: int, faults: list[BadLine]) -> DataError:
     )
 
 
-def two_kinds_of_no(recipe: Recipe) -> DataError:
-    label = recipe.label.column
+def two_kinds_of_no(label: str) -> DataError:
     return DataError(
         f"The label {label} is 0 in some rows and -1 in others: does one of them mean unknown?",
         f"If both mean no click, say so in the recipe: label: {{column: {label}, at_least: 1}}",
@@ -69,8 +68,9 @@ def _hint(recipe: Recipe, faults: list[BadLine]) -> str | None:
     texts = list(
         dict.fromkeys(fault.text for fault in faults if (fault.column, fault.reason) == (first.column, first.reason))
     )
-    if first.reason == recipe.label.fault:
-        return label_hint(recipe.label, texts)
+    for label in recipe.every_label:
+        if (first.column, first.reason) == (label.column, label.fault):
+            return label_hint(label, texts)
     if first.reason in FAULTS:
         return (
             "Weights are finite numbers from 0 on; a row that should not count has weight 0.\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_serializer, model_validator
@@ -10,6 +11,7 @@ from pydantic import Field, field_validator, model_serializer, model_validator
 from recnas.config import Settings
 from recnas.data.raw.serving import LARGEST, TRANSFORMS
 from recnas.data.schema import MOST_ROWS
+from recnas.names import name_fault
 
 SparseKind = Literal["hex", "int", "string", "time"]
 TimeFormat = Literal["yymmddhh", "epoch-seconds", "epoch-milliseconds", "iso"]
@@ -80,6 +82,28 @@ def check_shares(shares: tuple[float, float, float] | None) -> tuple[float, floa
     return shares
 
 
+class Rolling(Settings):
+    """Of the protocol `rolling`: how many origins, and the share of all rows in each window."""
+
+    origins: int = Field(3, ge=1, le=100)
+    window: float = Field(0.1, gt=0, lt=0.5)
+
+    @model_validator(mode="after")
+    def _leaves_rows_to_train_on(self) -> Rolling:
+        if (self.origins + 1) * Fraction(str(self.window)) >= 1:
+            raise ValueError(
+                f"{self.origins} origins with windows of {self.window:g} leave the first one no training rows: "
+                "(origins + 1) x window must be below 1"
+            )
+        return self
+
+    def ends(self, origin: int) -> tuple[Fraction, Fraction, Fraction]:
+        """Shares of all rows up to the end of train, valid and test, of the `origin`-th from 1."""
+        window = Fraction(str(self.window))
+        end = 1 - (self.origins - origin) * window
+        return end - 2 * window, end - window, end
+
+
 def _check_zone(zone: str | None) -> str | None:
     if zone is not None and not _ZONE.fullmatch(zone):
         raise ValueError("must be an offset from Greenwich in quotes, as '+02:00' or '-05:00' ('+00:00' is UTC)")
@@ -95,6 +119,28 @@ class Label(Settings):
     @property
     def fault(self) -> str:
         return "the label is not 0 or 1" if self.at_least is None else "the label is not a number"
+
+
+class OneOfLabels(Label):
+    """One of several labels that a model predicts."""
+
+    name: str = ""  # in figures and outputs; empty: the column's
+    weight: float = Field(1.0, gt=0, allow_inf_nan=False)  # of its loss in the sum that is trained
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        return {"name": given["column"], **given} if isinstance(given, dict) and "column" in given else given
+
+    @field_validator("name")
+    @classmethod
+    def _speakable(cls, name: str) -> str:
+        if fault := name_fault(name):
+            raise ValueError(f"the name {name!r} of a label {fault}")
+        return name
+
+    def as_label(self) -> dict[str, Any]:
+        return {"column": self.column, "at_least": self.at_least}
 
 
 class Weight(Settings):
@@ -204,6 +250,16 @@ class Join(Grown):
         if self.columns and (self.header is not None or self.separator is not None):
             raise ValueError("header and separator go with add")
         return self
+
+
+class VectorFile(Settings):
+    """Pre-trained vectors of the values of a column: where its rows in the tables begin, or stay."""
+
+    column: str  # of the categories
+    file: str  # .parquet or .npy, found beside the raw file, or named by --side
+    id: str = "id"  # its column of values
+    vector: str = "vector"  # its column of lists of numbers
+    train: bool = True  # false: training leaves them as they are
 
 
 class TimeOrder(Grown):

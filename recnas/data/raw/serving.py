@@ -249,7 +249,7 @@ class RowReader:
                 f"give a JSON object: {example}"
             )
         cells = split_line(line, self.raw["separator"], self.raw["quote"])
-        unread = [self.raw[what] for what in ("label", "weight") if what in self.raw]
+        unread = [*self._labels(), *([self.raw["weight"]] if "weight" in self.raw else [])]
         without = [name for name in columns if name not in unread or name in self.sources]
         only_inputs = [name for name in columns if name in self.sources]
         for names in (columns, without, only_inputs):
@@ -262,7 +262,7 @@ class RowReader:
 
     def from_object(self, row: dict[str, Any]) -> Inputs:
         """A JSON object {column: cell}."""
-        known = list(dict.fromkeys([*self.sources, *self.raw["columns"], self.raw["label"]]))  # and so the weight
+        known = list(dict.fromkeys([*self.sources, *self.raw["columns"], *self._labels()]))  # and so the weight
         for name in row:
             if name not in known:
                 close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
@@ -277,6 +277,10 @@ class RowReader:
             )
         return self._encode(row)
 
+    def _labels(self) -> list[str]:
+        labels: list[str] = self.raw.get("labels", [self.raw["label"]])
+        return labels
+
     def _header(self, line: str) -> list[str] | None:
         """The names on the first line, if it is a header: every column the model reads, each name once."""
         if self.raw["format"] != "text" or _json_of(line) is not None:
@@ -290,7 +294,7 @@ class RowReader:
         absent = [name for name in self.sources if name not in names]
         if certain and 0 < len(absent) < len(self.sources) / 2 and not self.joined:
             raise RowError(f"the header line has no column {', '.join(absent)}; it has {', '.join(names)}")
-        certain = certain or set(names) <= {*self.raw["columns"], self.raw["label"]}
+        certain = certain or set(names) <= {*self.raw["columns"], *self._labels()}
         return names if certain and not absent and len(set(names)) == len(names) else None
 
     def _encode(self, row: dict[str, Any]) -> Inputs:

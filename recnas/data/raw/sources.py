@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from recnas.data.raw.remote import AnyPath, RemotePath, as_path, open_path
 from recnas.errors import ConfigError, DataError
 
 LONGEST_LINE = 1 << 20
@@ -44,11 +45,12 @@ _SKIPPED_NAMES = ("_", ".")  # _SUCCESS, .crc and other marks beside the data of
 class Source:
     """One raw file."""
 
-    path: Path
+    path: AnyPath
     size: int
     modified_ns: int
     split: str | None = None  # train, valid or test, where the files come as a ready split
     sha256: str | None = None  # of standard input, which has no name and no time
+    version: str | None = None  # of a remote file: what changes when it is written
 
     @property
     def partitions(self) -> dict[str, str]:
@@ -70,6 +72,8 @@ class Source:
         if self.sha256 is not None:
             return {"name": STDIN, "size": self.size, "sha256": self.sha256}
         facts: dict[str, Any] = {"name": self.path.name, "size": self.size, "modified_ns": self.modified_ns}
+        if isinstance(self.path, RemotePath):
+            facts = {"name": str(self.path), "size": self.size, "version": self.version}
         return facts if self.split is None else {"split": self.split, **facts}
 
 
@@ -98,7 +102,7 @@ def raw_paths(raw: Raw) -> list[Path | str]:
 def raw_sources(raw: Raw) -> list[Source]:
     """The files to read, in the order in which their rows are counted: train, valid, test of a ready split."""
     if not isinstance(raw, ReadySplit):
-        return find_sources([Path(path) for path in raw])
+        return find_sources(raw)
     absent = [f"--{split}" for split, paths in raw.parts().items() if not paths]
     if absent:
         raise ConfigError(
@@ -108,9 +112,9 @@ def raw_sources(raw: Raw) -> list[Source]:
     sources = [
         replace(source, split=split)
         for split, paths in raw.parts().items()
-        for source in find_sources([Path(path) for path in paths], f"--{split}")
+        for source in find_sources(paths, f"--{split}")
     ]
-    split_of: dict[Path, str | None] = {}
+    split_of: dict[AnyPath, str | None] = {}
     for source in sources:
         if (before := split_of.setdefault(source.path.resolve(), source.split)) != source.split:
             raise ConfigError(
@@ -120,10 +124,10 @@ def raw_sources(raw: Raw) -> list[Source]:
     return sources
 
 
-def find_sources(paths: list[Path], option: str = "--raw") -> list[Source]:
+def find_sources(paths: Sequence[AnyPath | str], option: str = "--raw") -> list[Source]:
     """The files behind `option`: a folder stands for its files in name order."""
-    files: list[Path] = []
-    for path in paths:
+    files: list[AnyPath] = []
+    for path in map(as_path, paths):
         if path.is_dir():
             if (path / "manifest.json").exists() and (path / "schema.json").exists():
                 raise DataError(
@@ -134,7 +138,7 @@ def find_sources(paths: list[Path], option: str = "--raw") -> list[Source]:
         elif path.exists():
             files.append(path)
         elif any(character in str(path) for character in "*?["):
-            matches = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
+            matches = _matches(path)
             if not matches:
                 raise DataError(f"No file matches {path}.", f"Check the pattern given to {option}: ls {path}")
             for match in matches:
@@ -143,16 +147,27 @@ def find_sources(paths: list[Path], option: str = "--raw") -> list[Source]:
             raise DataError(f"There is no file {path}.", f"Check the path given to {option}.")
     sources = []
     for file in files:
-        stat = file.stat()
-        if stat.st_size == 0:
+        if isinstance(file, RemotePath):
+            source = Source(file, file.stat()[0], 0, version=file.stat()[1])
+        else:
+            stat = file.stat()
+            source = Source(file, stat.st_size, stat.st_mtime_ns)
+        if source.size == 0:
             raise DataError(f"{file} is empty.", "Was the download or copy cut short? Fetch it again.")
-        sources.append(Source(file, stat.st_size, stat.st_mtime_ns))
+        sources.append(source)
     return sources
 
 
-def _inside(folder: Path, option: str) -> list[Path]:
+def _matches(pattern: AnyPath) -> Sequence[AnyPath]:
+    if isinstance(pattern, RemotePath):
+        return pattern.matches()
+    return sorted(Path(name) for name in glob.glob(str(pattern), recursive=True))
+
+
+def _inside(folder: AnyPath, option: str) -> list[AnyPath]:
     """The files of a folder in name order; of one with partitions (dt=2024-03-01/) those of all partitions."""
-    items = sorted(item for item in folder.iterdir() if not item.name.startswith(_SKIPPED_NAMES))
+    listed: list[Any] = [item for item in folder.iterdir() if not item.name.startswith(_SKIPPED_NAMES)]
+    items = sorted(listed)
     files = [item for item in items if item.is_file()]
     parts = [item for item in items if item.is_dir() and "=" in item.name]
     if not files and not parts:
@@ -190,8 +205,9 @@ def check_partitions(partitions: Sequence[str], sources: Sequence[Source]) -> No
             )
 
 
-def _no_files(folder: Path, option: str) -> DataError:
-    depth, level = 0, [folder]
+def _no_files(folder: AnyPath, option: str) -> DataError:
+    depth = 0
+    level: list[Any] = [folder]
     while level and not any(item.is_file() for item in level):  # down to the first files
         level = [item for parent in level if parent.is_dir() for item in parent.iterdir()]
         depth += 1
@@ -214,14 +230,14 @@ def check_is_text(source: Source) -> None:
 
 def open_stream(source: Source) -> IO[bytes]:
     """The decompressed bytes of a source, from the start."""
-    kind = source.compression
+    kind, path = source.compression, source.path
     if kind == "gzip":
-        return gzip.open(source.path, "rb")  # type: ignore[return-value]
+        return gzip.open(path.open() if isinstance(path, RemotePath) else path, "rb")  # type: ignore[return-value]
     if kind == "zstd":
         import pyarrow as pa
 
-        return pa.input_stream(str(source.path), compression="zstd")
-    return open(source.path, "rb")
+        return pa.input_stream(path.open() if isinstance(path, RemotePath) else str(path), compression="zstd")
+    return open_path(path)
 
 
 def read_some(source: Source, stream: IO[bytes], size: int) -> bytes:
@@ -311,7 +327,7 @@ def text_blocks(source: Source, block_bytes: int, line_breaks: bool) -> Iterator
     return record_blocks(source, block_bytes) if line_breaks else stream_blocks(source, block_bytes)
 
 
-def _too_long(path: Path | str, offset: int) -> DataError:
+def _too_long(path: AnyPath | str, offset: int) -> DataError:
     return DataError(
         f"{path} has a line of more than {LONGEST_LINE:,} bytes near byte {offset:,}: this is not a text log.",
         "Check that --raw names the text file and that the recipe's format is right.",
@@ -321,7 +337,7 @@ def _too_long(path: Path | str, offset: int) -> DataError:
 def block_at(source: Source, number: int, block_bytes: int) -> bytes:
     """Block `number` of an uncompressed file, equal to the one `stream_blocks` gives."""
     begin, boundary = number * block_bytes, (number + 1) * block_bytes
-    with open(source.path, "rb") as file:
+    with open_path(source.path, scattered=True) as file:
         # The line that contains the byte before `begin` belongs to an earlier block.
         skip = _to_line_start(file, begin)
         stop = min(_to_line_start(file, boundary), source.size)

@@ -13,15 +13,16 @@ What is in the ledger is not run again: a run that was killed goes on, and more 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from recnas.bench.bootstrap import RowSums, row_sums
+from recnas.bench.bootstrap import judge
 from recnas.bench.entrants import Choice, Entrant, OtherLibrary, Trainable
 from recnas.bench.floor import guess_logits
 from recnas.bench.leaderboard import TrainedModel, headline, ranked, write_board
@@ -46,7 +47,7 @@ from recnas.searchers.settings import HalvingSettings
 from recnas.tasks.models import find_entrant, resolve, with_options
 from recnas.train.latency import latency_percentiles
 from recnas.train.logits import read_logits
-from recnas.train.metrics import REPORTED
+from recnas.train.metrics import reported
 from recnas.train.settings import TrainSettings
 from recnas.train.setup import NOT_THE_RESULT, check_stopping
 
@@ -124,13 +125,6 @@ def compare(
     return board
 
 
-def _judged_on_test(data: PreparedData) -> Callable[[np.ndarray], RowSums]:
-    """What a board needs of any logits of the test rows."""
-    label = np.asarray(data.array("test", "label"))
-    weight = np.asarray(data.array("test", "weight")) if data.weighted else None
-    return lambda logits: row_sums(logits, label, weight=weight)
-
-
 def _board(
     data: PreparedData,
     models: list[TrainedModel],
@@ -140,15 +134,18 @@ def _board(
     **asked: Any,
 ) -> Leaderboard:
     train_rate = data.manifest["click_rate"]["train"]
-    guess = _judged_on_test(data)(guess_logits(train_rate or 0.0, data.rows("train"), data.rows("test")))
-    rows = ranked(models, reference.id, guess)
+    rows_of = data.rows("train"), data.rows("test")
+    guesses = [guess_logits(rate or 0.0, *rows_of) for rate in data.label_rates("train")]
+    guess = judge(data, "test")(np.stack(guesses, 1) if data.schema.labels else guesses[0])
+    metrics = reported(data.schema.labels)
+    rows = ranked(models, reference.id, guess, metrics)
     return Leaderboard(
         data=data.fingerprint,
         rows={split: data.rows(split) for split in ("train", "valid", "test")},
         weight=data.manifest["weight"] if data.weighted else None,
         reference=reference.label,
         guess={"click_rate": train_rate, "logloss": guess.logloss},
-        metrics=tuple(MetricColumn(**metric._asdict()) for metric in REPORTED),
+        metrics=tuple(MetricColumn(**metric._asdict()) for metric in metrics),
         models=rows,
         headline=headline(rows, models),
         failed=failed,
@@ -228,7 +225,7 @@ class _Comparison:
     def time(self, choices: dict[str, Choice], on: str) -> None:
         """Latency, one model after the other while nothing else of ours runs."""
         schema = self.data.schema
-        one_row = Schema.of_shape(schema.n_dense, [3] * schema.n_sparse)  # look-ups are not timed
+        one_row = replace(Schema.of_shape(schema.n_dense, [3] * schema.n_sparse), labels=schema.labels)  # no look-ups
         tables = self.settings.embeddings.model_copy(update={"cap": None})
         settings = self.settings.model_copy(update={"embeddings": tables})
         for entrant in self.entrants:
@@ -239,7 +236,7 @@ class _Comparison:
 
     def outcome(self, choices: dict[str, Choice], seeds: Sequence[int]) -> tuple[list[TrainedModel], dict[str, str]]:
         """The models that came through, and by label why the others did not."""
-        judged = _judged_on_test(self.data)
+        judged = judge(self.data, "test")
         models, failed = [], {}
         for entrant in self.entrants:
             trained = self.journal.seeds(entrant.id)

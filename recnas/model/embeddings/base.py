@@ -13,6 +13,7 @@ from torch import Tensor
 
 from recnas.errors import RunError
 from recnas.model.embeddings.attention import AttentionWeights
+from recnas.model.embeddings.frozen import FrozenRows
 from recnas.model.embeddings.row_map import RowMap
 from recnas.model.embeddings.row_map import gather as gather
 from recnas.model.embeddings.row_optim import TableOptimizer
@@ -71,6 +72,11 @@ class TableReader:
 
     def __init__(self, stack: Tensor, row_map: RowMap, attention: Sequence[Tensor] = ()) -> None:
         self.stacks, self.row_map = (stack, *attention), row_map
+
+    @property
+    def are_tables(self) -> tuple[bool, ...]:
+        """Of `stacks`; the others are weights of attention."""
+        return (True, *(False for _ in self.stacks[1:]))
 
     @torch.no_grad()
     def lookup(self, ids: Tensor) -> Tensor:
@@ -141,6 +147,8 @@ class Lookup:
         self._applied = True
         if self.leaf.grad is not None and self.leaf.numel():
             self._embeddings._update(self, scale)
+            if self._embeddings.frozen is not None:
+                self._embeddings.frozen.restore(self)
         self._kept = self._summed = None
 
 
@@ -154,6 +162,7 @@ class Embeddings(ABC):
             column name, `[rows, D]` or `[rows]`. Both alias the real memory.
         steps: how often the tables were updated.
         device: where lookups and gradients are; with `offload`, not where the tables are.
+        frozen: rows that training leaves as they are; None: it changes all.
         check_every_batch: look for ids without a row in every batch (debugging on a GPU; a CPU always does).
     """
 
@@ -166,6 +175,7 @@ class Embeddings(ABC):
         self.weights: dict[str, Tensor] = {}
         self.state: dict[str, dict[str, Tensor]] = {part: {} for part in optimizer.parts}
         self.check_every_batch = False
+        self.frozen: FrozenRows | None = None
         self._batches_seen = 0
         self._opened: list[Lookup] = []
         self.attention: AttentionWeights | None = None  # of sequences that are pooled by it
@@ -194,7 +204,10 @@ class Embeddings(ABC):
         """Look up `ids [B, F]` (with bags: `[B, n_ids]`) for a training step; see the module's example."""
         folded = self._fold(ids)
         values, kept = self._open(folded)
-        return Lookup(self, folded, values, kept)
+        lookup = Lookup(self, folded, values, kept)
+        if self.frozen is not None:
+            self.frozen.guard(lookup)
+        return lookup
 
     def __call__(self, ids: Tensor) -> Tensor:
         """`ids [B, F]` to `[B, F, D]`, for loops written in the usual order:

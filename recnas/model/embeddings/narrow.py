@@ -34,6 +34,10 @@ class NarrowReader(TableReader):
         self.stacks, self.row_map = tuple(stacks), row_map
         self._row_maps, self._layout = tuple(row_maps), layout
 
+    @property
+    def are_tables(self) -> tuple[bool, ...]:
+        return tuple(one for row_map in self._row_maps for one in (True, *(False for _ in row_map.attentive)))
+
     def read(self, stacks: Sequence[Tensor], ids: Tensor) -> Tensor:
         found = []
         place = 0

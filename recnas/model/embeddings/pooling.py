@@ -22,6 +22,8 @@ from torch import Tensor
 from recnas.data.schema import MISSING_ID, Pool
 from recnas.model.embeddings.attention import attend
 
+_PLACES = 1 << 18  # of a sequence that attention looks at at a time
+
 
 @dataclass(frozen=True)
 class BagPlaces:
@@ -38,8 +40,12 @@ def pooled(stack: Tensor, ids: Tensor, bag: BagPlaces, attention: Tensor | None 
     """`[B, D]` of one bag of the folded ids of a batch. attention: its weights, if that is its pool."""
     own = ids[:, bag.columns]
     if attention is not None:
+        if not torch.compiler.is_compiling() and own.numel() > _PLACES:  # some rows at a time, for their pairs' memory
+            return torch.cat(
+                [pooled(stack, some, bag, attention) for some in ids.split(max(1, _PLACES // own.shape[1]))]
+            )
         return attend(_values(stack, own, bag), own != MISSING_ID, _queries(stack, ids, bag), attention)
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling() and isinstance(stack, Tensor):  # tables of 8-bit numbers are none
         return F.embedding_bag(own + bag.start, stack, mode=bag.pool, padding_idx=bag.start + MISSING_ID)
     there = (own != MISSING_ID).unsqueeze(-1)
     values = _values(stack, own, bag)

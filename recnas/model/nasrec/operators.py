@@ -222,8 +222,13 @@ def merge_rows(dense: Tensor, layer: Weights, width: int) -> Tensor:
     return dense_layer((dense,), layer).unflatten(1, (-1, width)).permute(2, 0, 1)
 
 
+def as_logits(out: Tensor) -> Tensor:
+    """`[B, L]`, or `[B]` of a single label."""
+    return out.squeeze(1) if out.shape[1] == 1 else out
+
+
 def logit(parts: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor, widths: Sequence[int]) -> Tensor:
-    """Linear to one number. Parts `[B, d]` or `[D, B, rows]`; a weight `[1, n]` counts row by row.
+    """Linear to one number per label. Parts `[B, d]` or `[D, B, rows]`; a weight `[L, n]` counts row by row.
 
     One weight for all parts is cut by `widths`.
     """
@@ -234,10 +239,10 @@ def logit(parts: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor, widt
     out = bias
     for part, weight in zip(parts, weights):
         if part.dim() == 3:
-            by_column = weight.view(part.shape[2], part.shape[0]).t().unsqueeze(-1)  # [D, rows, 1]
-            out = out + torch.bmm(part, by_column).sum(0).squeeze(-1)
+            by_column = weight.view(weight.shape[0], part.shape[2], part.shape[0]).permute(2, 1, 0)  # [D, rows, L]
+            out = out + as_logits(torch.bmm(part, by_column).sum(0))
         else:
-            out = out + torch.mm(part, weight.t()).squeeze(-1)
+            out = out + as_logits(torch.mm(part, weight.t()))
     return out
 
 
@@ -246,4 +251,4 @@ def _reported_logit(parts: Sequence[Tensor], weights: Sequence[Tensor], bias: Te
     observe.features(join(flat))
     if len(weights) != len(flat):
         flat = [join(flat)]
-    return kernels.linear(flat, weights, bias).squeeze(-1)
+    return as_logits(kernels.linear(flat, weights, bias))

@@ -82,20 +82,20 @@ class Subnet(nn.Module):
 
     def table_width(self, width: int) -> int:
         """Columns of a table row when vectors are `width` wide."""
-        return self.arch.table_width(width)
+        return self.arch.table_width(width, self.shape.labels)
 
     @property
     def field_columns(self) -> FieldColumns | None:
         """Which columns each field's table has, where tables are not all alike."""
-        return field_columns(self.arch, self.shape.width, self.shape.n_sparse)
+        return field_columns(self.arch, self.shape)
 
     @property
     def output_bias(self) -> nn.Parameter:
-        """The parameter `[1]` that is added to every logit: training starts it at the click rate."""
+        """The parameter `[L]` that is added to every logit: training starts it at the click rate."""
         return self.get_parameter(HEAD_BIAS)
 
     def forward(self, dense: Tensor, embedded: Tensor) -> Tensor:
-        """Logits `[B]` of `dense [B, I]` and `embedded [B, F, D]`."""
+        """Logits `[B]` (of several labels `[B, L]`) of `dense [B, I]` and `embedded [B, F, D]`."""
         drop = self.dropout if self.training and (self.dropout.share or self._drops) else None
         statistics = Statistics(dict(self.named_buffers()), self.training) if self._keeps_statistics else None
         return run(self.plan, dict(self.named_parameters()), dense, embedded, drop, statistics)

@@ -98,7 +98,7 @@ class Supernet(nn.Module):
 
     @property
     def output_bias(self) -> Tensor:
-        """The tensor `[1]` that is added to every logit of every candidate."""
+        """The tensor `[L]` that is added to every logit of every candidate."""
         return self._by_name()[HEAD_BIAS]
 
     def plan(self, arch: NasrecArch) -> Plan:
@@ -136,7 +136,7 @@ class Supernet(nn.Module):
 
     def table_width(self, width: int) -> int:
         """Columns of a table row that every candidate can work with, when vectors are `width` wide."""
-        return self.space.table_width(width)
+        return self.space.table_width(width) + self.first_order * (self.shape.labels - 1)
 
     def leaves(self, arch: NasrecArch) -> dict[str, Tensor]:
         """Views of the slices an architecture uses, by leaf name; leaves for autograd, no copies.

@@ -39,15 +39,18 @@ def run(
     assert isinstance(arch, PlusArch)
     width = plan.shape.width
     if arch.narrow:
-        embedded = narrowed(arch, embedded, width)
-    # Columns of a table row: the vector, unless no vectors are kept at all, then the id's own weight.
-    at = 0 if embedded.shape[-1] < width + arch.first_order else width
+        embedded = narrowed(arch, embedded, plan.shape)
+    labels = plan.shape.labels
+    # Columns of a table row: the vector, unless no vectors are kept at all, then the id's own weights, one per label.
+    at = 0 if embedded.shape[-1] < width + arch.first_order * labels else width
     vectors = embedded if embedded.shape[-1] == width else embedded[..., : min(width, at)]
     streams = Streams(dense, vectors)
     for number, block in enumerate(plan.blocks, start=1):
         _run_block(number, block, plan, params, streams, drop, statistics)
     out = _head(plan, arch, params, streams)
-    return out + embedded[..., at].sum(1) if arch.first_order else out
+    if not arch.first_order:
+        return out
+    return out + (embedded[..., at] if labels == 1 else embedded[..., at : at + labels]).sum(1)
 
 
 def _run_block(
@@ -85,7 +88,7 @@ def _run_block(
 
 
 def _head(plan: Plan, arch: PlusArch, params: Mapping[str, Tensor], streams: Streams) -> Tensor:
-    weighted, logits = split_logits(arch, arch.head.dense)
+    weighted, logits = split_logits(arch, arch.head.dense, plan.shape.labels)
     out = params[plan.head.bias or ""]
     parts = streams.wide(weighted, arch.head.rows)
     if parts:
@@ -95,11 +98,13 @@ def _head(plan: Plan, arch: PlusArch, params: Mapping[str, Tensor], streams: Str
         if len(weights) != len(parts):
             parts = [ops.join(parts)]
         if arch.head.mean and arch.head.streams > 1:
-            out = kernels.linear(parts, weights, None).squeeze(1) / arch.head.streams + out
+            out = ops.as_logits(kernels.linear(parts, weights, None)) / arch.head.streams + out
         else:
-            out = kernels.linear(parts, weights, out).squeeze(1)
+            out = ops.as_logits(kernels.linear(parts, weights, out))
     for j in logits:
         out = out + streams.dense(j).squeeze(1)
     if arch.head.spare_bias:
         out = out + params[SPARE_BIAS]
-    return out if (out.shape[0] == streams.batch and out.dim() and parts) or logits else out.expand(streams.batch)
+    if parts or logits:
+        return out
+    return out.expand(streams.batch) if len(out) == 1 else out.expand(streams.batch, -1)

@@ -46,14 +46,15 @@ def answer(served: Served, body: bytes, most_rows: int) -> Answer:
             if len(faults) == SHOWN:
                 break
     found = [] if faults else served.probabilities(inputs)
-    for number, probability in enumerate(found):
-        if not math.isfinite(probability) and len(faults) < SHOWN:
+    for number, probabilities in enumerate(found):
+        if not all(map(math.isfinite, probabilities)) and len(faults) < SHOWN:
             reason = "the model gives no probability for it: its numbers are too far from those of training"
             faults.append({"row": number, "fields": [], "reason": reason})
     if faults:
         more = "at least " if len(faults) == SHOWN else ""
         return Answer(422, {"error": f"{more}{len(faults)} of {len(rows):,} rows cannot be read", "rows": faults})
-    return Answer(200, {"probability": found[0]} if alone else {"probabilities": found})
+    said = [dict(zip(served.labels, each)) if served.labels else each[0] for each in found]
+    return Answer(200, {"probability": said[0]} if alone else {"probabilities": said})
 
 
 def _read(served: Served, row: Any) -> Inputs:

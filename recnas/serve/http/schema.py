@@ -15,7 +15,7 @@ def schema_of(reader: RowReader, values: dict[str, list[str]]) -> dict[str, Any]
     values: by sparse column, some values of its vocabulary.
     """
     raw = reader.raw
-    ignored = [name for name in (*raw["columns"], raw["label"]) if name not in reader.sources]
+    ignored = [name for name in (*raw["columns"], *raw.get("labels", [raw["label"]])) if name not in reader.sources]
     return {
         "columns": [_column(reader, source) for source in reader.sources],
         "ignored": list(dict.fromkeys(ignored)),

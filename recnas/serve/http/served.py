@@ -33,7 +33,8 @@ class Served:
 
     Attributes:
         model: the architecture's key or a hand-crafted model's name. computed_by: onnx or torch.
-        values: a few of every vocabulary. kept: files that live as long as this does.
+        values: a few of every vocabulary. labels: their names, if there are several.
+        kept: files that live as long as this does.
     """
 
     model: str
@@ -42,14 +43,17 @@ class Served:
     reader: RowReader
     program: ArrayProgram
     values: dict[str, list[str]]
+    labels: tuple[str, ...] = ()
     kept: ExitStack = field(default_factory=ExitStack)
 
-    def probabilities(self, rows: Sequence[Inputs]) -> list[float]:
+    def probabilities(self, rows: Sequence[Inputs]) -> list[list[float]]:
+        """By row and label."""
         if not rows:
             return []
         dense = np.array([dense for dense, _ in rows], np.float32).reshape(len(rows), -1)
         ids = np.array([ids for _, ids in rows], np.int64).reshape(len(rows), -1)
-        return self.program(dense, ids).tolist()
+        found: list[list[float]] = self.program(dense, ids).reshape(len(rows), -1).tolist()
+        return found
 
 
 def open_served(
@@ -90,8 +94,9 @@ def _of_export(folder: Path, program: str, threads: int) -> Served:
         vocabularies(column, "")
     computed = onnx_program(file, threads) if own == "onnx" else _torch_program(file)
     model = about["model"]
-    reader, values = RowReader(about, vocabularies), _some_of({c: vocabularies.read[f] for c, f in vocabularies.files.items()})
-    return Served(model["architecture"], model["seed"], own, reader, computed, values)
+    values = _some_of({column: vocabularies.read[vocabulary] for column, vocabulary in vocabularies.files.items()})
+    labels = tuple(about["program"]["output"]["probability"].get("labels", ()))
+    return Served(model["architecture"], model["seed"], own, RowReader(about, vocabularies), computed, values, labels)
 
 
 def _torch_program(file: Path) -> ArrayProgram:
@@ -122,7 +127,8 @@ def _of_run(target: str, program: str, data: Path | str | None, seed: int | None
         computed = _traced(model, prepared, threads, kept) if by == "onnx" else _as_trained(model)
         ids = _vocabularies(prepared)
         reader = RowReader(describe_inputs(prepared), lambda column, value: ids[column].get(value))
-        return Served(model.key, model.seed, by, reader, computed, _some_of(ids), kept.pop_all())
+        labels = tuple(label.name for label in model.schema.labels)
+        return Served(model.key, model.seed, by, reader, computed, _some_of(ids), labels, kept.pop_all())
 
 
 def _as_trained(model: TrainedModel) -> ArrayProgram:
@@ -155,8 +161,9 @@ def _vocabularies(data: PreparedData) -> Ids:
     from recnas.data.schema import FIRST_VALUE_ID
 
     ids: Ids = {}
-    for column in fitted_recipe(data)[1]:
+    inputs = fitted_recipe(data)[1]
+    for column in inputs:
         if not column.is_dense and column.has_vocabulary:
             values = pq.read_table(vocabulary_file(data, column.name), columns=["value"]).column("value").to_pylist()
             ids[column.name] = {value: number for number, value in enumerate(values, FIRST_VALUE_ID)}
-    return ids
+    return ids | {column.name: ids[column.table] for column in inputs if column.several and column.table in ids}

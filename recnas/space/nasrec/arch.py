@@ -117,13 +117,13 @@ class NasrecArch:
 
         return plan.list_head(builder, plan.head_columns(self, builder.shape))
 
-    def table_width(self, width: int) -> int:
+    def table_width(self, width: int, labels: int = 1) -> int:
         """Columns of a table row when vectors are `width` wide."""
         return width
 
-    def table_columns(self, width: int, fields: int) -> tuple[int, ...]:
+    def table_columns(self, width: int, fields: int, labels: int = 1) -> tuple[int, ...]:
         """Columns of every field's table; 0: it has none."""
-        return (self.table_width(width),) * fields
+        return (self.table_width(width, labels),) * fields
 
     @cached_property
     def key(self) -> str:

@@ -112,7 +112,7 @@ def count(
         layernorm: whether operators normalise; changes biases too (see the table above).
         live_only: count what recnas builds; False counts what NASRec instantiates.
     """
-    shape = NetShape(schema.n_dense, schema.n_sparse, width, layernorm)
+    shape = NetShape(schema.n_dense, schema.n_sparse, width, layernorm, labels=schema.n_labels)
     arch = arch.sized(shape)
     counter = _Counter(arch, shape)
     blocks = []
@@ -127,7 +127,7 @@ def count(
         blocks.append(BlockCost(tuple(parts)))
     arch.list_head(counter)
     head = counter.take("head")
-    columns = schema.table_columns(arch.table_columns(width, schema.n_sparse))
+    columns = schema.table_columns(arch.table_columns(width, schema.n_sparse, schema.n_labels))
     values = sum(rows * own for rows, own in zip(schema.table_rows, columns))
     return Cost(
         params=sum(block.params for block in blocks) + head.params,

@@ -31,10 +31,11 @@ class NetShape:
     activation: str = "relu"  # or "silu"
     dense_max: int = DENSE_DIMS[-1]  # slot sizes of the supernet
     sparse_max: int = SPARSE_DIMS[-1]
+    labels: int = 1  # L: units of the last layer
 
     @classmethod
     def of(cls, schema: Schema, **options: object) -> NetShape:
-        return cls(schema.n_dense, schema.n_sparse, **options)  # type: ignore[arg-type]
+        return cls(schema.n_dense, schema.n_sparse, **{"labels": schema.n_labels, **options})  # type: ignore[arg-type]
 
     @property
     def dense_width(self) -> int:

@@ -26,7 +26,7 @@ from recnas.space.nasrec.layers import Layer, LayerBuilder, NetShape, Span
 from recnas.space.nasrec.liveness import live_parts
 from recnas.space.nasrec.operators import parts_of
 
-HEAD_WEIGHT, HEAD_BIAS = "head.weight", "head.bias"  # the last Linear, to one logit
+HEAD_WEIGHT, HEAD_BIAS = "head.weight", "head.bias"  # the last Linear, to the logits
 Region = tuple[slice, ...]
 
 
@@ -122,7 +122,9 @@ def head_columns(arch: NasrecArch, shape: NetShape) -> list[Span]:
 
 def list_head(builder: LayerBuilder, columns: Sequence[Span]) -> tuple[Layer, tuple[int, ...]]:
     """The last Linear, and how many columns each of its parts has."""
-    return builder.linear("head", 1, columns, norm=False, bias=True), tuple(span.length for span in columns)
+    return builder.linear("head", builder.shape.labels, columns, norm=False, bias=True), tuple(
+        span.length for span in columns
+    )
 
 
 class _PlanBuilder(LayerBuilder):

@@ -130,12 +130,12 @@ class PlusArch(NasrecArch):
                     return True
         return False
 
-    def table_width(self, width: int) -> int:
-        return (width if self.reads_vectors or not self.first_order else 0) + self.first_order
+    def table_width(self, width: int, labels: int = 1) -> int:
+        return (width if self.reads_vectors or not self.first_order else 0) + self.first_order * labels
 
-    def table_columns(self, width: int, fields: int) -> tuple[int, ...]:
-        own, shares = int(self.first_order), dict(self.narrow)
-        vectors = self.table_width(width) - own
+    def table_columns(self, width: int, fields: int, labels: int = 1) -> tuple[int, ...]:
+        own, shares = self.first_order * labels, dict(self.narrow)
+        vectors = self.table_width(width, labels) - own
         parts = (shares.get(column, 1.0) for column in range(fields))
         return tuple(kept(share, vectors) + own if share else 0 for share in parts)
 
@@ -178,22 +178,25 @@ class PlusArch(NasrecArch):
 
     def list_head(self, builder: LayerBuilder) -> tuple[Layer, tuple[int, ...]]:
         weighted, _ = self.head_parts(builder)
-        columns = builder.wide_spans(weighted, self.head.rows)
+        columns, labels = builder.wide_spans(weighted, self.head.rows), builder.shape.labels
         if columns:
-            layer = builder.linear("head", 1, columns, norm=False, bias=True)
+            layer = builder.linear("head", labels, columns, norm=False, bias=True)
         else:
-            layer = builder.bare("head", 1)
+            layer = builder.bare("head", labels)
         if self.head.spare_bias or not builder.elide:
-            builder.vector(SPARE_BIAS, 1, "zeros")
+            builder.vector(SPARE_BIAS, labels, "zeros")
         return layer, tuple(span.length for span in columns)
 
     def head_parts(self, builder: LayerBuilder) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Dense inputs of the head that have weights, and those that are logits already."""
-        return split_logits(builder.arch, self.head.dense)
+        return split_logits(builder.arch, self.head.dense, builder.shape.labels)
 
 
-def split_logits(arch: NasrecArch, dense: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Inputs that the head weighs, and those of one unit, which it adds as they are."""
+def split_logits(arch: NasrecArch, dense: Iterable[int], labels: int = 1) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Inputs that the head weighs, and those of one unit, which it adds as they are. Of several labels none has a unit
+    of its own, so each weighs all."""
     dense = tuple(dense)
+    if labels > 1:
+        return dense, ()
     logits = tuple(j for j in dense if j and arch.blocks[j - 1].dense_dim == 1)
     return tuple(j for j in dense if j not in logits), logits

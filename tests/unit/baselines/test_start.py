@@ -39,7 +39,7 @@ def test_every_hand_crafted_model_starts_at_the_click_rate(name: str, shape: tup
     tables = build_embeddings(schema, width=network.table_width(16), optimizer="adagrad", lr=0.1, seed=0)
     start_tables(tables, network, 16)
     dense, ids = rows(schema)
-    start_at(FixedNetwork(network), click_logit(RATE, 10_000), dense[:512], tables.lookup(ids[:512]))
+    start_at(FixedNetwork(network), [click_logit(RATE, 10_000)], dense[:512], tables.lookup(ids[:512]))
     with torch.no_grad():
         mean = network.eval()(dense, tables.lookup(ids)).sigmoid().mean().item()
     assert RATE / 1.5 < mean < RATE * 1.5
@@ -53,11 +53,11 @@ def test_searched_networks_and_the_supernet_start_there_too(seed: int):
     embedded = build_embeddings(schema, width=16, optimizer="adagrad", lr=0.1, seed=seed).lookup(ids)
     arch = space.sample(np.random.default_rng(seed))
     network = new_subnet(arch, shape, seed)
-    start_at(FixedNetwork(network), click_logit(RATE, 10_000), dense[:512], embedded[:512])
+    start_at(FixedNetwork(network), [click_logit(RATE, 10_000)], dense[:512], embedded[:512])
     supernet = Supernet(space, shape, torch.Generator().manual_seed(seed))
     start_at(
         SupernetPaths(supernet, PathSampler(space, seed, 10), head_lr_share=0.05),
-        click_logit(RATE, 10_000),
+        [click_logit(RATE, 10_000)],
         dense[:512],
         embedded[:512],
     )

@@ -68,7 +68,9 @@ def test_every_command_and_every_option_is_there(capsys):
             main([command, "--help"])
         listed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  -")]
         helped = {
-            word for line in listed for word in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", line.strip().partition("  ")[0])
+            word
+            for line in listed
+            for word in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", line.strip().partition("  ")[0])
         }
         assert set(words_of(command).options) == helped | {"--plugin"}
         assert f"        {command}) options=" in text

@@ -112,7 +112,7 @@ def test_a_log_of_many_kinds(tmp_path: Path, capsys):
     for said in (
         "event_id: nearly every row",
         "constant: one value",
-        "tags may hold several values separated by '|'",
+        '{columns: ["tags"], separator: "|"}',
         'group: "user_id"',
     ):
         assert said in text
@@ -130,6 +130,7 @@ def test_parquet_with_types_of_its_own(tmp_path: Path):
             "item_id": pa.array([i % 40 for i in range(n)]),
             "price": pa.array([float(i % 77) / 3 for i in range(n)]),
             "history": pa.array([[1, 2]] * n),
+            "nested": pa.array([{"a": 1}] * n),
             "city": pa.array([f"c{i % 9}" for i in range(n)]).dictionary_encode(),
         }
     )
@@ -137,8 +138,8 @@ def test_parquet_with_types_of_its_own(tmp_path: Path):
     recipe, data = guessed(tmp_path / "log.parquet", tmp_path)
     assert (recipe.format, recipe.label.column, recipe.time.format) == ("parquet", "click", "epoch-milliseconds")
     assert [field.name for field in data.schema.dense] == ["price"]
-    assert {field.name for field in data.schema.sparse} == {"item_id", "city", "ts_hour", "ts_weekday"}
-    assert "history: cells of type list" in (tmp_path / "r.yaml").read_text()
+    assert {field.name for field in data.schema.sparse} == {"item_id", "city", "ts_hour", "ts_weekday", "history"}
+    assert "nested: cells of type struct" in (tmp_path / "r.yaml").read_text()
 
 
 def test_a_rating_is_a_label_if_it_is_named(tmp_path: Path):
@@ -162,3 +163,23 @@ def test_files_that_are_no_tables(tmp_path: Path):
     (tmp_path / "head.csv").write_text("y,a,b\n")
     with pytest.raises(DataError, match="no rows to look at"):
         guess_recipe(tmp_path / "head.csv")
+
+
+def test_columns_of_several_values_are_bags(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    genres = ["|".join(rng.choice(["a", "b", "c", "d", "e", "f"], n)) for n in rng.integers(1, 5, 300)]
+    seen = [rng.integers(0, 50, n).tolist() for n in rng.integers(0, 6, 300)]
+    clicked = rng.integers(0, 2, 300)
+    lines = [f"{c},{g},x {i}; y" for i, (c, g) in enumerate(zip(clicked, genres))]
+    (tmp_path / "log.csv").write_text("clicked,genres,agent\n" + "\n".join(lines) + "\n")
+    recipe, data = guessed(tmp_path / "log.csv", tmp_path)
+    assert [(group.columns, group.separator) for group in recipe.bags] == [(("genres",), "|")]
+    assert data.schema.bags[0].rows == 2 + 6
+    (tmp_path / "p").mkdir()
+    names = [f"n{g}" for g in rng.integers(0, 4, 300)]
+    pq.write_table(pa.table({"clicked": clicked, "seen": seen, "name": names}), tmp_path / "log.parquet")
+    recipe, data = guessed(tmp_path / "log.parquet", tmp_path / "p")
+    assert [(group.columns, group.kind) for group in recipe.bags] == [(("seen",), "int")]
+    assert sum(data.manifest["bags"][split]["seen"]["values"] for split in ("train", "valid", "test")) == sum(
+        map(len, seen)
+    )

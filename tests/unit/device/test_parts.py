@@ -11,7 +11,7 @@ import torch
 from recnas.data.loader import BatchLoader
 from recnas.data.prepared import PreparedData
 from recnas.errors import DataError
-from recnas.model.embeddings import sum_by_row
+from recnas.model.embeddings import build_embeddings, sum_by_row
 from recnas.model.embeddings.base import sum_by_row_in_place
 from recnas.model.embeddings.row_map import RowMap
 from recnas.proxies.base import ProxyError
@@ -116,6 +116,28 @@ def test_batches_are_sent_as_they_are_and_the_position_counts_those_that_were_us
                 assert isinstance(moved, SecondTensor)
                 assert torch.equal(tensor, moved.inner)
         assert there.state_dict() == {"epoch": 0, "batch": 3}
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
+def test_bags_are_pooled_and_trained_on_a_device_too(bagged_data: PreparedData, optimizer: str):
+    """Sums, maxima and attention, with rows that a batch touches several times."""
+
+    def trained(device: torch.device | str) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+        own, norms = build_embeddings(bagged_data.schema, 8, "plain", optimizer, device=device, seed=1), []
+        for step, batch in enumerate(bagged_data.batches("valid", 150)):
+            lookup = own.begin(batch.ids.to(device))
+            weight = torch.randn(lookup.leaf.shape, generator=torch.Generator().manual_seed(step))
+            (lookup.leaf * weight.to(device)).sum().backward()
+            norms.append(lookup.table_gradient().norm())
+            lookup.apply()
+        return norms, own.state_dict()["weights"]
+
+    norms, tables = trained("cpu")
+    with second_device():
+        found, there = trained(NAME)
+        assert all(isinstance(table, SecondTensor) for table in there.values())
+        for one, other in zip([*norms, *tables.values()], [*found, *(there[name] for name in tables)]):
+            torch.testing.assert_close(other.inner, one, rtol=1e-4, atol=1e-6)
 
 
 def test_ids_without_a_row_are_found_on_a_device_too(criteo_data: PreparedData):

@@ -409,6 +409,17 @@ def test_warnings_about_the_data_are_listed_first(tmp_path: Path):
     assert text.index("too few to judge a model") < text.index("fig-click_rate")
 
 
+def test_what_is_read_of_columns_of_several_values(bagged_data):
+    said = data_info._bags_note(bagged_data.summary())
+    facts, rows = bagged_data.manifest["bags"]["train"], bagged_data.rows("train")
+    assert (
+        f"genres {facts['genres']['values'] / rows:.2f} (pooled by sum; {facts['genres']['cut']:,} more were cut off)"
+        in said
+    )
+    assert "(pooled by attention, in the table of item;" in said
+    assert data_info._bags_note({**bagged_data.summary(), "bags": None}) == ""
+
+
 def test_threads_are_a_fact_if_the_run_knows_them(tmp_path: Path):
     run = write_search(tmp_path / "first")
     assert "torch threads" not in {row["fact"] for row in facts.facts([read_run(run)]).rows}

@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from recnas.report.stats import auc_interval, expected_best, mean_interval, quantile, share_interval
+from recnas.bench.intervals import mean_interval
+from recnas.report.stats import auc_interval, expected_best, quantile, share_interval
 
 
 def test_expected_best_of_n_by_counting():

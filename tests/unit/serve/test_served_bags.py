@@ -106,6 +106,9 @@ def test_files_frames_and_batches_are_predicted_alike(bagged_run, bagged_data, t
     for name, separator in SEPARATORS.items():
         frame[name] = [cell.split(separator) if cell else None for cell in frame[name]]
     np.testing.assert_allclose(model.predict(frame), from_file, rtol=1e-6)
+    empty = frame.assign(genres=None, codes=7).iloc[:5]  # as pandas reads columns where no cell holds several
+    text = frame.assign(genres="", codes="7").iloc[:5]
+    np.testing.assert_array_equal(model.predict(empty), model.predict(text))
     batches = [model.predict(batch.dense, batch.ids).numpy() for split in ("train", "valid", "test")
                for batch in bagged_data.batches(split)]  # fmt: skip
     np.testing.assert_allclose(np.sort(np.concatenate(batches)), np.sort(from_file), rtol=1e-5)

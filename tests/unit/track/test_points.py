@@ -61,3 +61,13 @@ def test_trials_finals_rungs_and_finalists():
     assert [points.of(finalist)[0].step for _ in range(3)] == [0, 1, 2]
     assert points.of(PhaseBegun(name="search", at=1.0)) == []
     assert points.of(PhaseDone(name="search", seconds=4.0)) == [("seconds/search", 0, 4.0)]
+
+
+def test_a_curve_of_each_label():
+    valid = {"logloss": 0.5, "logloss:click": 0.3, "clicks:click": 7, "rows": 10}
+    line = SeedTraining(seed=0, train_curve=[], checks=[{"step": 2, "auc:click": 0.6}], valid=valid, test=None)
+    assert Points().of(line) == [
+        ("valid/auc/click/seed-0", 2, 0.6),
+        ("final/valid/logloss", 0, 0.5),
+        ("final/valid/logloss/click", 0, 0.3),
+    ]

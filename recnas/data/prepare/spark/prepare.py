@@ -75,11 +75,11 @@ class SparkPreparation(Preparation):
             edges = self._edges(_with_split(rule, refs), self._train_rows(rule, refs))
             sparse = self._count_ids(rule, refs, edges)
             summaries = self._summarise(_with_split(rule, refs))
-            schema = Schema(self._dense_fields(summaries, edges), sparse)
+            schema = Schema(self._dense_fields(summaries, edges), sparse, self.recipe.label_fields())
             entries = self._encode_parts(rule, refs, schema)
         sizes = np.sum([entry["rows"] for entry in entries], axis=0).tolist()
         check_train_rows(sizes[TRAIN])
-        self._string_together(refs, entries)
+        self._string_together(refs, entries, schema)
         return self._finish(state, schema, summaries, entries)
 
     @property
@@ -107,6 +107,7 @@ class SparkPreparation(Preparation):
             state.starts,
             shares=self.shares,
             negatives=self.recipe.negatives,
+            ends=self.ends,
         )
 
     def _make_chunks(self, writer: ChunkWriter, on_chunk: Callable[[int, ArrayFile, int], bool]) -> None:
@@ -201,10 +202,9 @@ class SparkPreparation(Preparation):
             for column, field in zip(columns, schema.sparse)
             if column.table == column.name
         }
-        bags = {column.name: column.table for column in columns if column.several}
         parts, vocab = self.work / "parts", self.work / "done" / "vocab"
         parts.mkdir(exist_ok=True)
-        task = Encode(rule, parts, vocab, schema.dense, sparse, bags, self.recipe.weighs_rows, uuid.uuid4().hex)
+        task = Encode(rule, parts, vocab, schema, sparse, self.recipe.weighs_rows, uuid.uuid4().hex)
         self.progress.phase("encode", None, "rows")
         entries = []
         for entry in self._in_waves(task, refs):
@@ -212,10 +212,10 @@ class SparkPreparation(Preparation):
             self.progress.advance(sum(entry["rows"]))
         return entries
 
-    def _string_together(self, refs: list[ChunkRef], entries: list[dict[str, Any]]) -> None:
+    def _string_together(self, refs: list[ChunkRef], entries: list[dict[str, Any]], schema: Schema) -> None:
         """The parts of all chunks, in order, as one file per split and array; every byte is checked."""
-        files = array_files(self.recipe.weighs_rows, self._bags)
-        ends = {bag_files(name)[1]: name for name in self._bags}
+        files = array_files(schema, self.recipe.weighs_rows)
+        ends = {bag_files(bag.name)[1]: bag.name for bag in schema.bags}
         self.progress.phase("string together", len(SPLITS) * len(files), "files")
         for s, split in enumerate(SPLITS):
             (self.work / "done" / split).mkdir(parents=True, exist_ok=True)

@@ -34,10 +34,10 @@ def check_engine(engine: str, master: str | None, raw: list[Path | str]) -> None
     if master is not None and engine != "spark":
         raise ConfigError("--spark-master goes with --engine spark.")
     remote = [str(path) for path in raw if "://" in str(path)]
-    if remote:
+    if remote and engine == "spark":
         raise DataError(
-            f"{remote[0]} is not a path: raw files are read through the filesystem.",
-            "Mount it on every machine under the same path, or copy it to a shared filesystem.",
+            f"{remote[0]} is not a path: with --engine spark raw files are read through the filesystem.",
+            "Mount it on every machine under the same path, copy it to a shared filesystem, or leave --engine spark out.",
         )
 
 

@@ -15,8 +15,11 @@ import numpy as np
 
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.split import (
+    BY_INSTANT,
     USUAL_SHARES,
     Cuts,
+    Cuts2or3,
+    Ends,
     RowsOfChunk,
     Shares,
     added_times,
@@ -25,6 +28,8 @@ from recnas.data.prepare.split import (
     by_starts,
     by_time,
     cut_ranks,
+    rolling_cuts,
+    rolling_rows,
     row_cuts,
     thinned,
     time_cuts,
@@ -60,7 +65,8 @@ class SplitRule:
     present: tuple[int, ...] = ()  # day numbers that occur
     cuts: Cuts | None = None
     shares: Shares = USUAL_SHARES
-    time_cuts: tuple[int, int] | None = None
+    ends: Ends | None = None  # of an origin of a rolling split
+    time_cuts: Cuts2or3 | None = None
     negatives: float | None = None
 
     def split(self, chunk: ArrayFile, first_row: int) -> np.ndarray:
@@ -74,10 +80,13 @@ class SplitRule:
         if self.protocol == "index":
             assert self.index is not None
             return np.asarray(_mapped(self.index)[rows.first_row + rows.line]).astype(np.uint8)
-        if self.protocol == "time-ratio":
+        if self.protocol in BY_INSTANT:
             if self.time_cuts is not None:
                 return by_time(rows, self.time_cuts)
-            return by_starts([rows], row_cuts(self.total, self.shares))[0]
+            ends = self.ends
+            return by_starts(
+                [rows], row_cuts(self.total, self.shares) if ends is None else rolling_rows(self.total, ends)
+            )[0]
         others = [self._others(rows.lines)] if self.protocol == "time-last-day" else []
         return assign_split(self.protocol, self.seed, [rows, *others], self.days, None, self.starts, self.shares)[0]
 
@@ -95,10 +104,11 @@ class SplitRule:
             rule = replace(self, present=tuple(sorted(found.treeReduce(set.union))))
             assign_split(self.protocol, self.seed, [rule._others(0)], self.days, None)  # enough days?
             return rule
-        if self.protocol == "time-ratio" and self.days is None:
-            limit, shares = self.limit, self.shares
-            counts = chunks.map(lambda ref: ref.rows(limit).count_times())
-            return replace(self, time_cuts=time_cuts(counts.treeReduce(lambda a, b: added_times([a, b])), shares))
+        if self.protocol in BY_INSTANT and self.days is None:
+            limit = self.limit
+            counts = chunks.map(lambda ref: ref.rows(limit).count_times()).treeReduce(lambda a, b: added_times([a, b]))
+            cuts = time_cuts(counts, self.shares) if self.ends is None else rolling_cuts(counts, self.ends)
+            return replace(self, time_cuts=cuts)
         if self.protocol == "autoctr-8-1-1":
             return replace(self, cuts=_gather_cuts(chunks, self.seed, self.limit))
         if self.protocol == "index":

@@ -30,7 +30,7 @@ from recnas.data.prepare.split import SPLITS, rows_per_split
 from recnas.data.prepare.vocabulary import count_keys
 from recnas.data.raw.id_table import BucketTable, HashTable, Ids, read_id_table
 from recnas.data.raw.sources import Source, block_at
-from recnas.data.schema import DenseField
+from recnas.data.schema import Schema
 from recnas.errors import RecnasError
 
 ENTRY = "entry.json"
@@ -127,9 +127,8 @@ class Encode:
     rule: SplitRule
     parts: Path
     vocab: Path
-    dense: tuple[DenseField, ...]
-    sparse: dict[str, HashTable | BucketTable | None]  # by column; None: in its vocabulary
-    bags: dict[str, str]  # by column of several values, the column whose ids they have
+    schema: Schema
+    sparse: dict[str, HashTable | BucketTable | None]  # by column with ids of its own; None: in its vocabulary
     weighted: bool
     job: str  # unique: tables of another job must not be taken for ours
 
@@ -141,13 +140,9 @@ class Encode:
         split = self.rule.split(chunk, ref.first_row)
         rows = rows_per_split(split).tolist()
         own = self.parts / f".{ref.path.stem}-{uuid.uuid4().hex[:8]}"
-        values = values_of_chunk(chunk, list(self.bags), split)
-        files = self._files(own, rows, values)
-        tables = self._tables()
-        single = {name: table for name, table in tables.items() if name not in self.bags}
-        bags = {name: tables[owner] for name, owner in self.bags.items()}
+        files = self._files(own, rows, values_of_chunk(chunk, self.schema.bag_names, split))
         try:
-            entry = Encoder(files, self.dense, single, self.rule.negatives, bags).encode(
+            entry = Encoder(files, self.schema, self._tables(), self.rule.negatives).encode(
                 chunk, split, [0] * len(SPLITS)
             )
         finally:
@@ -168,11 +163,10 @@ class Encode:
         except (OSError, ValueError):
             entry = None
         if entry is not None:
-            held = [{name: facts["bags"][name]["values"] for name in self.bags} for facts in entry["splits"]]
+            held = [{name: f["bags"][name]["values"] for name in self.schema.bag_names} for f in entry["splits"]]
             files = self._files(final, entry["rows"], held)
-            single = dict.fromkeys(name for name in self.sparse if name not in self.bags)
             try:
-                if Encoder(files, self.dense, single).is_written(entry, [0] * len(SPLITS)):  # type: ignore[arg-type]
+                if Encoder(files, self.schema, {}).is_written(entry, [0] * len(SPLITS)):
                     return entry
             finally:
                 files.close()
@@ -180,8 +174,7 @@ class Encode:
         return None
 
     def _files(self, folder: Path, rows: list[int], values: ValuePlaces) -> SplitFiles:
-        single = sum(name not in self.bags for name in self.sparse)
-        return SplitFiles.allocate(folder, rows, len(self.dense), single, self.weighted, values)
+        return SplitFiles.allocate(folder, rows, self.schema, self.weighted, values)
 
     def _tables(self) -> dict[str, Ids]:
         if self.job not in _opened:

@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(folder: Path):
         (ready(folder, test=[]), "--test is not given"),
         (ready(folder, valid=[], test=[]), "--valid and --test are not given"),
         (ready(folder, valid=[folder / "absent.csv"]), r"no file .*absent.csv"),
-        (ready(folder, test=["s3://logs/day-1"]), "s3://logs/day-1 is not a path"),
+        (ready(folder, test=["ftp://logs/day-1"]), "files are not read by ftp://"),
         (ready(folder, valid=[folder / "train.csv"]), "given to --train and to --valid"),
         (ready(folder, valid=[folder / "none.csv"]), r"no rows in .*none.csv"),
     ):

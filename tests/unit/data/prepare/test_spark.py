@@ -378,3 +378,71 @@ def test_bags_and_sequences_of_several_files(spark, bagged_rows, bagged_recipe: 
     assert same(found, local)
     assert found.verify() == []
     assert sum(facts["last"]["cut"] for facts in found.manifest["bags"].values()) > 100
+
+
+@needs_java
+def test_bags_and_several_labels_of_an_origin(spark, bagged_rows, bagged_recipe: Path, tmp_path: Path):
+    rows = bagged_rows(1500)
+    rows.insert(1, "bought", rows.clicked * (np.arange(1500) % 3 == 0))
+    rows.insert(2, "at", 1_700_000_000 + np.arange(1500) * 37 % 900)
+    rows.to_csv(tmp_path / "log.csv", index=False)
+    labels = "labels: [{column: clicked}, {column: bought, weight: 0.5}]"
+    time = "\nnegatives: 0.6\ntime: {column: at, format: epoch-seconds, zone: '+00:00'}\n"
+    (tmp_path / "r.yaml").write_text(bagged_recipe.read_text().replace("label: {column: clicked}", labels) + time)
+    options = PrepareOptions(protocol="rolling", origin=2, window=0.1, vocab_scope="all")
+    made = [
+        prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / engine, options, engine=engine)
+        for engine in ("local", "spark")
+    ]
+    assert same(*made)
+    assert made[1].verify() == []
+    assert made[1].manifest["later"] > 100
+    assert np.asarray(made[1].array("test", "label")).shape == (made[1].rows("test"), 2)
+
+
+@needs_java
+def test_several_labels(spark, tmp_path: Path):
+    rows = [f"{i % 3 % 2},{i % 6 // 5},{i * 37 % 101},user {i * i % 11}\n" for i in range(900)]
+    (tmp_path / "log.csv").write_text("".join(rows))
+    (tmp_path / "r.yaml").write_text(
+        'name: both\nseparator: ","\ncolumns: [click, bought, a, u]\nlabels: [{column: click}, {column: bought, weight: 2}]\n'
+        "dense: [{columns: [a]}]\nsparse: [{columns: [u]}]\n"
+    )
+    made = [
+        prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / engine, engine=engine)
+        for engine in ("local", "spark")
+    ]
+    assert same(*made)
+    assert np.asarray(made[1].array("train", "label")).shape == (made[1].rows("train"), 2)
+
+
+@needs_java
+@pytest.mark.parametrize("time", ["{column: at, format: epoch-seconds, zone: '+00:00'}", "{days: 10}"])
+def test_an_origin_of_a_rolling_split(spark, tmp_path: Path, time: str):
+    rows = [f"{i % 3 % 2},{1_700_000_000 + i * 37 % 900 // 4},{i * 37 % 101},user {i * i % 11}\n" for i in range(900)]
+    (tmp_path / "log.csv").write_text("".join(rows))
+    (tmp_path / "r.yaml").write_text(
+        'name: rolls\nseparator: ","\ncolumns: [click, at, a, u]\nlabel: {column: click}\nprotocol: rolling\nnegatives: 0.5\n'
+        f"dense: [{{columns: [a]}}]\nsparse: [{{columns: [u]}}]\ntime: {time}\n"
+    )
+    options = PrepareOptions(origin=2, window=0.15)
+    made = [
+        prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / engine, options, engine=engine)
+        for engine in ("local", "spark")
+    ]
+    assert same(*made)
+    assert made[0].manifest["later"] > 100
+
+
+@needs_java
+def test_pretrained_vectors(spark, tmp_path: Path):
+    from tests.unit.data.prepare.vector_logs import RECIPE, log_of
+
+    log_of(tmp_path, 300)
+    (tmp_path / "r.yaml").write_text(RECIPE)
+    made = [
+        prepare(str(tmp_path / "r.yaml"), [tmp_path / "log.csv"], tmp_path / engine, engine=engine)
+        for engine in ("local", "spark")
+    ]
+    assert same(*made)
+    assert made[1].vectors["item"]["found"] == 8
