@@ -112,6 +112,8 @@ class PaddedIds:
             place = range(len(self))[int(key)]
             return self.rows(place, place + 1)[0]
         index = np.asarray(key)
+        index = np.flatnonzero(index) if index.dtype == bool else index.astype(np.int64)
+        index = np.where(index < 0, index + len(self), index)
         found = np.empty((len(index), self.shape[1]), dtype=np.int32)
         first = self.single.shape[1]
         found[:, :first] = self.single[index]

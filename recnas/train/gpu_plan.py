@@ -21,6 +21,7 @@ from recnas.data.schema import Schema
 from recnas.errors import ConfigError
 from recnas.model.embeddings import Optimizer
 from recnas.model.embeddings.fused import load_kernels
+from recnas.model.embeddings.jagged import check_kernels_can
 from recnas.model.embeddings.sharding import allowed, make_plan
 from recnas.progress import human_bytes
 from recnas.space.nasrec.arch import NasrecArch
@@ -136,6 +137,7 @@ def plan(
             "the architecture has tables of different widths (narrow), which are kept in one process.",
             "Plan it without narrow in its file: every table then has the full width.",
         )
+    check_kernels_can(schema, "sharded", "Train in one process, where tables are plain.")
     limit = train.embeddings.cap or train.embeddings.hash_rows
     case = _Case(
         rows={field.name: min(field.rows, limit or field.rows) for field in schema.sparse if field.own_rows},

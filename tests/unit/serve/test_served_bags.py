@@ -19,12 +19,15 @@ from recnas.data.prepare.prepare import prepare
 from recnas.data.raw.encoder import RawEncoder
 from recnas.data.raw.serving import RowError, RowReader, Vocabularies
 from recnas.serve.check_rows import real_rows, rebuilt_rows
-from recnas.serve.export import export
+from recnas.serve.export import check_program, export
 from recnas.serve.importance import ScoredRows, column_parts, measure
 from recnas.serve.load import load_trained
 from recnas.serve.manifest import describe_inputs, write_vocabularies
 from recnas.serve.predict import predict
-from recnas.serve.program import ONNX_PACKAGES
+from recnas.serve.program import ONNX_PACKAGES, read_program, write_program
+from recnas.space.plus import PlusSpace
+from recnas.train.settings import EmbeddingSettings, TrainSettings
+from recnas.train.standalone import train
 
 HAS_ONNX = all(importlib.util.find_spec(package) for package in ONNX_PACKAGES)
 SEPARATORS = {"genres": "|", "codes": ";", "last": " "}
@@ -156,3 +159,23 @@ def test_importance_mixes_up_a_whole_bag(bagged_run, bagged_data):
         ]
     assert found["genres"].logloss == pytest.approx(float(losses[0] - losses[1]), abs=0.02)
     assert found["genres"].distinguishable
+
+
+@pytest.mark.parametrize("limit", [{}, {"hash_rows": 5}])
+def test_narrow_and_limited_tables_are_loaded_and_traced(bagged_data, tmp_path: Path, limit: dict[str, int]):
+    """Groups of tables of different widths, attention in one of them; and ids that a limit folds."""
+    torch.set_num_threads(1)
+    space = PlusSpace(blocks=2, dense_dims=(0, 8), sparse_dims=(4,), table_widths=True).on(bagged_data.schema.n_sparse)
+    rng = np.random.default_rng(0)
+    arch = next(a for a in (space.sample(rng) for _ in range(500)) if a.narrow and a.first_order)
+    settings = TrainSettings(batch_size=512, epochs=0.2, lr=0.03, threads=1, device="cpu", embeddings=EmbeddingSettings(width=8, **limit))  # fmt: skip
+    train(arch, bagged_data, tmp_path / "run", settings, 1)
+    model = load_trained(tmp_path / "run")
+    found = model.predict(*((batch := next(bagged_data.batches("test", 5000))).dense, batch.ids))
+    assert model.metrics["test"]["logloss"] == pytest.approx(
+        float(torch.nn.functional.binary_cross_entropy(found, batch.label)), rel=1e-5
+    )
+    program = read_program(write_program(model, "pt2", tmp_path))
+    checked = check_program(program, model, bagged_data)
+    assert checked["rows"] > 300
+    assert checked["max_abs_difference"] < 1e-6

@@ -296,7 +296,13 @@ def test_padded_ids_read_like_an_array(bagged_data):
     np.testing.assert_array_equal(ids[::7][:9], whole[::7][:9])
     np.testing.assert_array_equal(ids[-1], whole[-1])
     np.testing.assert_array_equal(ids[index[:, None], [0, 4, 2]], whole[index[:, None], [0, 4, 2]])
-    assert ids[0:0].shape == (0, whole.shape[1])
+    np.testing.assert_array_equal(ids[np.array([-1, 0, -n])], whole[[-1, 0, -n]])
+    np.testing.assert_array_equal(ids[whole[:, 0] == 3], whole[whole[:, 0] == 3])
+    assert ids[0:0].shape == ids[[]].shape == (0, whole.shape[1])
+    with pytest.raises(IndexError):
+        ids[n]
+    with pytest.raises(IndexError):
+        ids[np.array([n])]
 
 
 @pytest.mark.parametrize(

@@ -369,12 +369,16 @@ def test_a_log_of_a_team(spark, tmp_path: Path, protocol: str):
 @needs_java
 def test_bags_and_sequences_of_several_files(spark, bagged_rows, bagged_recipe: Path, tmp_path: Path):
     rows = bagged_rows(3000)
+    rows["seen"] = rows["late"] = rows["last"]
+    hashed = "  - {columns: [seen], separator: ' ', hash: 30}\n  - {columns: [late], separator: ' ', shares: seen}\n"
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(bagged_recipe.read_text().replace("sequences:", f"{hashed}sequences:"))
     for number in range(3):
         rows[number * 1000 : (number + 1) * 1000].to_csv(tmp_path / f"{number}.csv", index=False)
     raw = [tmp_path / f"{number}.csv" for number in range(3)]
     options = PrepareOptions(min_count=2, limit=2500)
-    local = prepare(str(bagged_recipe), raw, tmp_path / "local", options)
-    found = prepare(str(bagged_recipe), raw, tmp_path / "spark", options, engine="spark")
+    local = prepare(str(recipe), raw, tmp_path / "local", options)
+    found = prepare(str(recipe), raw, tmp_path / "spark", options, engine="spark")
     assert same(found, local)
     assert found.verify() == []
     assert sum(facts["last"]["cut"] for facts in found.manifest["bags"].values()) > 100
