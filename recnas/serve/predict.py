@@ -131,7 +131,7 @@ class _Summary:
             self.first_bad.append({"row": self.rows + fault.line, "reason": _reason(fault)})
         self.rows += block.lines
         self.rejects += len(block.bad)
-        self.predicted += logits.double().sigmoid().reshape(len(logits), -1).sum(0).numpy()
+        self.predicted += logits.double().sigmoid().reshape(len(logits), len(self.predicted)).sum(0).numpy()
         if self.metrics is None:
             return
         label = torch.full_like(logits, torch.nan) if block.label is None else torch.from_numpy(block.label)
@@ -213,7 +213,7 @@ def _table(block: EncodedRows, probability: np.ndarray, first_row: int, fields: 
     empty = np.ones(block.lines, dtype=bool)
     empty[block.line] = False
     columns = [pa.array(np.arange(first_row, first_row + block.lines))]
-    each = probability.reshape(len(block.line), -1).T
+    each = (probability if probability.ndim == 2 else probability[:, None]).T
     for one in each:
         filled = np.zeros(block.lines, dtype=np.float32)
         filled[block.line] = one
@@ -221,7 +221,7 @@ def _table(block: EncodedRows, probability: np.ndarray, first_row: int, fields: 
     if len(fields) > 2 + len(each):
         known = np.full((len(each), len(block.line)), np.nan, dtype=np.float32)
         if block.label is not None:
-            known = block.label.reshape(len(block.line), -1).T
+            known = block.label.reshape(len(block.line), len(each)).T
         for one in known:
             label = np.full(block.lines, np.nan, dtype=np.float32)
             label[block.line] = one

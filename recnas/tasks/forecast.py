@@ -115,7 +115,8 @@ def forecast(
     train_rows = data.rows("train")
     cap = config.supernet.embeddings.cap or config.supernet.embeddings.hash_rows
     rows_of_tables = sum(min(n, cap) if cap else n for n in schema.table_rows)
-    tables = 4.0 * space.table_width(width) * rows_of_tables
+    further = (space.table_width(1) > 1) * (schema.n_labels - 1)  # first-order weights of all labels but one
+    tables = 4.0 * (space.table_width(width) + further) * rows_of_tables
     cpu = probe()
     core, cores = cpu * 1e9, min(workers, available_cores())
     step_seconds, each_param = STEP_SECONDS, PARAM_SECONDS

@@ -339,3 +339,16 @@ def test_processes_share_labels_and_what_each_counts(shop):
     assert sum(sums).item() / 97 == pytest.approx(
         click_loss(whole.label, whole.label, None, whole.label_weights).item()
     )
+
+
+def test_rows_that_cannot_be_read_are_in_their_places(shop, board, tmp_path: Path):
+    """A whole file of them too: a block without a row that can be predicted."""
+    folder, _ = shop
+    (tmp_path / "mixed.csv").write_text("click,bought,price,user,item\n1,0,none,u1,i1\n1,2,0.5,u1,i1\n")
+    predict(f"{folder / 'board'}:esmm:seed-0", [tmp_path / "mixed.csv"], tmp_path / "p.parquet")
+    found = pd.read_parquet(tmp_path / "p.parquet")
+    assert found.probability_conversion.isna().tolist() == [True, False]
+    assert found.label_conversion.tolist()[1] == 1
+    (tmp_path / "bad.csv").write_text("click,bought,price,user,item\n1,0,none,u1,i1\n")
+    with pytest.raises(DataError, match="None of the 1 rows"):
+        predict(f"{folder / 'board'}:esmm:seed-0", [tmp_path / "bad.csv"], tmp_path / "q.parquet")

@@ -38,7 +38,8 @@ class Group(NamedTuple):
 @dataclass(frozen=True)
 class FieldColumns:
     """Args:
-    vectors: components that a network reads; 0 if it reads none. own: 1 if every id has a weight of its own, else 0.
+    vectors: components that a network reads; 0 if it reads none. own: how many weights of its own every id has, one per
+    label or none.
     columns: of each field's table, that weight included; 0 for a field without a table.
     """
 
