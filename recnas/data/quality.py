@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from recnas.data.raw.dense import DenseSummary
-from recnas.data.raw.serving import TRANSFORMS
+from recnas.data.raw.transforms import TRANSFORMS
 from recnas.data.schema import Schema
 
 FEW_ROWS = 100

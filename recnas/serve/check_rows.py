@@ -25,10 +25,12 @@ import pyarrow.parquet as pq
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.columns import cells_of
 from recnas.data.raw.encoder import BLOCK_BYTES, RawEncoder, fitted_recipe, vocabulary_file
-from recnas.data.raw.recipe import InputColumn, Recipe
+from recnas.data.raw.input_column import InputColumn
+from recnas.data.raw.recipe import Recipe
 from recnas.data.raw.sections import Clock
-from recnas.data.raw.serving import TRANSFORMS, whole_records
+from recnas.data.raw.serving import whole_records
 from recnas.data.raw.sources import text_blocks
+from recnas.data.raw.transforms import TRANSFORMS
 from recnas.data.raw.values import DERIVATIONS
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField
 from recnas.serve.computed_inputs import Row, recompute

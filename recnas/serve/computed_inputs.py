@@ -8,7 +8,7 @@ import numpy as np
 
 from recnas.data.raw.dense import model_values, transformed
 from recnas.data.raw.id_table import computed_table
-from recnas.data.raw.recipe import InputColumn
+from recnas.data.raw.input_column import InputColumn
 from recnas.data.raw.typed import missing_values
 from recnas.data.raw.values import KINDS, key_of, number_of
 from recnas.data.schema import MISSING_ID, Schema

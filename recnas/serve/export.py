@@ -3,7 +3,7 @@
     DIR/model.pt2 or model.onnx   the program: dense [B, I] and ids [B, F] in, probability [B] out
     DIR/model.json                how raw columns become inputs, where the model comes from, the check
     DIR/vocab/COLUMN.json         values in id order
-    DIR/rows.py, DIR/values.py, DIR/score_row.py   score raw rows without recnas
+    DIR/rows.py, DIR/values.py, DIR/transforms.py, DIR/score_row.py   score raw rows without recnas
     DIR/README.md                 what is what, and that the program of a stranger is code
 
 The files as written are loaded again and compared, and score_row.py is run as a user would on raw rows of the

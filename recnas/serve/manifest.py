@@ -2,7 +2,7 @@
 
 model.json          how raw columns become inputs, and where the model comes from
 vocab/COLUMN.json   the values of a sparse column as a list of texts: value number i has the id i + 2
-rows.py, values.py  how a raw row becomes inputs by these files: copies of `serving.py` and `values.py` of `recnas/data/raw`
+rows.py, values.py, transforms.py  how a raw row becomes inputs by these files: copies of `serving.py` and the others of `recnas/data/raw`
 score_row.py        a program that scores raw rows: a copy of `recnas.serve.score_row`
 """
 
@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from recnas.data.prepared import PreparedData
-from recnas.data.raw import serving, values
+from recnas.data.raw import serving, transforms, values
 from recnas.data.raw.encoder import fitted_recipe, vocabulary_file
-from recnas.data.raw.recipe import InputColumn
+from recnas.data.raw.input_column import InputColumn
 from recnas.data.schema import FIRST_VALUE_ID, MISSING_ID, UNKNOWN_ID, DenseField, SparseField
 from recnas.files import sha256_file, write_json
 from recnas.runs.checks import with_check
@@ -27,11 +27,11 @@ from recnas.serve.load import TrainedModel
 _README = """# A trained click model, exported by recnas
 
 Score raw rows: `python score_row.py < rows`. It needs torch for `model.pt2`, onnxruntime for `model.onnx`, and not recnas.
-`model.json` says how a raw column becomes an input, `rows.py` and `values.py` do it, `vocab/` has the values of each column in id order.
+`model.json` says how a raw column becomes an input, `rows.py`, `values.py` and `transforms.py` do it, `vocab/` has the values of each column in id order.
 
 **Loading `model.pt2` can run code that whoever made it put there**, as with every file of `torch.export`. Load it only if you
 know where it comes from. `model.onnx` is data: take ONNX (`recnas export --to onnx`) between teams that do not know each
-other. `score_row.py`, `rows.py` and `values.py` are programs; read them before you run those of a stranger.
+other. `score_row.py`, `rows.py`, `values.py` and `transforms.py` are programs; read them before you run those of a stranger.
 
 `model.json` has the SHA-256 of every file here, and `score_row.py` compares them before it loads anything: that finds damage
 and mistakes, not a forger, who would change the checksums too. `recnas verify DIR --key PUBLIC_KEY` finds one, if
@@ -172,14 +172,12 @@ def write_description(folder: Path, about: dict[str, Any]) -> None:
 
 def write_programs(folder: Path) -> None:
     """The programs, as they are: nothing of a recipe is ever put into code."""
-    rows = (
-        Path(serving.__file__)
-        .read_text(encoding="utf-8")
-        .replace(f"from {values.__name__} import", "from values import")
-    )
+    rows = Path(serving.__file__).read_text(encoding="utf-8")
+    for module, name in ((values, "values"), (transforms, "transforms")):
+        rows = rows.replace(f"from {module.__name__} import", f"from {name} import")
+        (folder / f"{name}.py").write_bytes(Path(str(module.__file__)).read_bytes())
     (folder / "rows.py").write_text(rows, encoding="utf-8")
-    for source, name in ((Path(values.__file__), "values.py"), (_SCORE_ROW, "score_row.py")):
-        (folder / name).write_bytes(source.read_bytes())
+    (folder / "score_row.py").write_bytes(_SCORE_ROW.read_bytes())
     (folder / "README.md").write_text(_README, encoding="utf-8")
 
 

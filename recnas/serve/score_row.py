@@ -47,6 +47,7 @@ def read_model():
         needed = [
             "rows.py",
             "values.py",
+            "transforms.py",
             model["program"]["file"],
             *(column["vocabulary"] for column in model["sparse"] if column["vocabulary"]),
         ]

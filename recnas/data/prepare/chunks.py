@@ -18,11 +18,12 @@ import numpy as np
 from recnas.data.prepare.arrayfile import ArrayFile, write_arrays
 from recnas.data.prepare.bag_files import bag_arrays
 from recnas.data.prepare.split import BY_INSTANT
+from recnas.data.raw.input_column import InputColumn
 from recnas.data.raw.joins import Side
 from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, rows_of_batch
 from recnas.data.raw.parse import Chunk, RawRows, parse_rows, rows_of_text, with_partitions
-from recnas.data.raw.recipe import InputColumn, Recipe
+from recnas.data.raw.recipe import Recipe
 from recnas.data.raw.sources import Source, block_at, text_blocks
 from recnas.data.raw.times import DAY
 from recnas.errors import DataError

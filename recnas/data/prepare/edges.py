@@ -13,7 +13,7 @@ import numpy as np
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.encode import read_missing
 from recnas.data.prepare.split import TRAIN
-from recnas.data.raw.recipe import InputColumn
+from recnas.data.raw.input_column import InputColumn
 
 MOST = 1_000_000
 QUANTILES = 100  # steps of the transform `quantile`

@@ -20,13 +20,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from recnas.data.array_files import read_blocks
 from recnas.data.bags import rows_at_a_time, unpadded
 from recnas.data.prepare.arrayfile import ArrayFile
 from recnas.data.prepare.chunks import bad_lines, count_rejects
 from recnas.data.prepare.encode import array_files
 from recnas.data.prepare.split import SPLITS
 from recnas.data.prepare.vocab_files import vocabulary_digest
-from recnas.data.prepared import FORMAT, MANIFEST, read_blocks, vocabulary_id
+from recnas.data.prepared import FORMAT, MANIFEST, vocabulary_id
 from recnas.data.quality import Block, data_warnings, repeated_share
 from recnas.data.raw.dense import DenseSummary
 from recnas.data.raw.remote import RemotePath

@@ -36,9 +36,10 @@ from recnas.data.prepared import PreparedData, vector_lines
 from recnas.data.raw.columns import resolve_columns
 from recnas.data.raw.dense import DenseSummary, fields_of, summarise
 from recnas.data.raw.id_table import Ids, IdTable, computed_table
+from recnas.data.raw.input_column import InputColumn
 from recnas.data.raw.joins import side_tables
 from recnas.data.raw.parquet import parquet_columns
-from recnas.data.raw.recipe import InputColumn, Recipe
+from recnas.data.raw.recipe import Recipe
 from recnas.data.raw.refusals import all_rejected, bad_line, no_rows, two_kinds_of_no
 from recnas.data.raw.sources import Source, check_partitions
 from recnas.data.schema import DenseField, Schema, SparseField

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recnas.data.raw.recipe import InputColumn
-from recnas.data.raw.serving import TRANSFORMS
+from recnas.data.raw.input_column import InputColumn
+from recnas.data.raw.transforms import TRANSFORMS
 from recnas.data.schema import DenseField
 
 BLOCK_ROWS = 65_536

@@ -19,13 +19,14 @@ from recnas.data.bags import pad_into, rows_at_a_time
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.columns import cells_of, resolve_columns
 from recnas.data.raw.id_table import computed_table, read_id_table
+from recnas.data.raw.input_column import InputColumn
 from recnas.data.raw.inputs import dense_inputs, id_inputs
 from recnas.data.raw.joins import side_tables
 from recnas.data.raw.labels import clicks_of
 from recnas.data.raw.lines import BadLine
 from recnas.data.raw.parquet import PARQUET_ROWS, parquet_batches, parquet_columns, rows_of_batch
 from recnas.data.raw.parse import Chunk, RawRows, parse_rows, rows_of_text, with_partitions
-from recnas.data.raw.recipe import InputColumn, Recipe
+from recnas.data.raw.recipe import Recipe
 from recnas.data.raw.remote import open_path
 from recnas.data.raw.sections import Label
 from recnas.data.raw.sources import Source, check_is_text, check_partitions, find_sources, stream_blocks, text_blocks

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from recnas.data.raw.hashing import rows_of_hashes
-from recnas.data.raw.recipe import InputColumn
+from recnas.data.raw.input_column import InputColumn
 from recnas.data.schema import FIRST_VALUE_ID, UNKNOWN_ID
 
 _U = np.uint64

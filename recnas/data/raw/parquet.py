@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from recnas.data.raw.input_column import InputColumn
 from recnas.data.raw.parse import RawRows, pieces_of_cells
 from recnas.data.raw.pieces import Pieces, split_lists
-from recnas.data.raw.recipe import InputColumn
 from recnas.data.raw.remote import RemotePath, open_path
 from recnas.data.raw.sources import Source
 from recnas.data.raw.text_columns import PAD, Cells, string_keys

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recnas.data.raw.dense import transformed
+from recnas.data.raw.input_column import InputColumn
 from recnas.data.raw.joins import Side, SideCells, SideTable
 from recnas.data.raw.labels import clicks_of
 from recnas.data.raw.lines import BadLine, LineTable, split_lines
 from recnas.data.raw.pieces import BagColumn, Pieces, bag_column, split_cells
-from recnas.data.raw.recipe import InputColumn, Recipe
+from recnas.data.raw.recipe import Recipe
 from recnas.data.raw.sections import TimeOrder
 from recnas.data.raw.text_columns import PAD, Cells, StringKeys
 from recnas.data.raw.times import DAY, parts_of

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_serializer, model_validator
 
 from recnas.config import Settings
-from recnas.data.raw.serving import LARGEST, TRANSFORMS
+from recnas.data.raw.serving import LARGEST
+from recnas.data.raw.transforms import TRANSFORMS
 from recnas.data.schema import MOST_ROWS
 from recnas.names import name_fault
 

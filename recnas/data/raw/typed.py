@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from recnas.data.raw.input_column import InputColumn
 from recnas.data.raw.labels import LABEL_WORDS
-from recnas.data.raw.recipe import InputColumn
 from recnas.data.raw.sections import Clock
 from recnas.data.raw.text_columns import (
     Cells,

@@ -19,7 +19,7 @@ import torch
 from recnas.cli.main import main
 from recnas.data.prepare.options import PrepareOptions
 from recnas.data.prepare.prepare import prepare
-from recnas.data.raw import serving, values
+from recnas.data.raw import serving, transforms, values
 from recnas.data.raw.encoder import RawEncoder
 from recnas.data.synthetic import generate
 from recnas.errors import BackendMissing, RunError
@@ -157,12 +157,14 @@ def test_the_example_scores_raw_rows(exported: Path, trained_run: Path, criteo_d
         json.dumps(dict(zip(header.split("\t"), lines[9].split("\t")))),
     ]
     assert score(exported, "\n".join(given)) == pytest.approx(expected[7:10], abs=1e-6)
-    for file in ("rows.py", "values.py", "score_row.py"):
+    for file in ("rows.py", "values.py", "transforms.py", "score_row.py"):
         assert "import recnas" not in (exported / file).read_text()
         assert "from recnas" not in (exported / file).read_text()
     ours = Path(serving.__file__).read_text()
-    assert (exported / "rows.py").read_text() == ours.replace("from recnas.data.raw.values", "from values")
-    assert (exported / "values.py").read_bytes() == Path(values.__file__).read_bytes()
+    for module, name in ((values, "values"), (transforms, "transforms")):
+        ours = ours.replace(f"from recnas.data.raw.{name}", f"from {name}")
+        assert (exported / f"{name}.py").read_bytes() == Path(module.__file__).read_bytes()
+    assert (exported / "rows.py").read_text() == ours
 
 
 @pytest.mark.parametrize("to", FORMATS)
@@ -379,12 +381,11 @@ def test_standardised_columns_say_so_and_are_applied(own: Path):
     ],
 )
 def test_export_refuses_rows_served_otherwise_than_trained(own: Path, tmp_path: Path, monkeypatch, old: str, new: str):
-    """Break one rule of the copied module: the export must notice, on raw rows and on rebuilt ones."""
+    """Break one rule of the copied modules: the export must notice, on raw rows and on rebuilt ones."""
     broken = tmp_path / "broken.py"
-    text = Path(serving.__file__).read_text()
-    assert old in text
-    broken.write_text(text.replace(old, new))
-    monkeypatch.setattr(serving, "__file__", str(broken))
+    (module,) = (one for one in (serving, transforms) if old in Path(one.__file__).read_text())
+    broken.write_text(Path(module.__file__).read_text().replace(old, new))
+    monkeypatch.setattr(module, "__file__", str(broken))
     with pytest.raises(RunError, match=r"score_row\.py") as caught:
         export(str(own / "run"), "pt2", tmp_path / "served")
     assert "Nothing was written" in str(caught.value)

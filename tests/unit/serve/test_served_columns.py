@@ -20,9 +20,10 @@ from recnas.data.prepared import PreparedData
 from recnas.data.raw.encoder import RawEncoder
 from recnas.data.raw.recipe import load_recipe
 from recnas.data.raw.sections import Clock
-from recnas.data.raw.serving import TRANSFORMS, RowReader, Vocabularies
+from recnas.data.raw.serving import RowReader, Vocabularies
 from recnas.data.raw.text_columns import PAD, Cells
 from recnas.data.raw.times import parse_times, seconds_of_arrow
+from recnas.data.raw.transforms import TRANSFORMS
 from recnas.data.raw.values import seconds_of
 from recnas.errors import ConfigError, DataError
 from recnas.serve.check_rows import real_rows, rebuilt_rows

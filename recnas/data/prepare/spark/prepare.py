@@ -39,7 +39,7 @@ from recnas.data.prepare.split import SPLITS, TRAIN
 from recnas.data.prepare.stages import Preparation, State, check_train_rows
 from recnas.data.prepared import PreparedData
 from recnas.data.raw.id_table import computed_table
-from recnas.data.raw.recipe import InputColumn
+from recnas.data.raw.input_column import InputColumn
 from recnas.data.schema import FIRST_VALUE_ID, Schema, SparseField
 from recnas.errors import DataError
 

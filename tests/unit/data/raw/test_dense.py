@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from recnas.data.raw import dense
 from recnas.data.raw.dense import model_values, summarise
-from recnas.data.raw.serving import TRANSFORMS
+from recnas.data.raw.transforms import TRANSFORMS
 from recnas.data.schema import DenseField
 
 
