@@ -82,8 +82,8 @@ class PaddedIds:
     def size(self) -> int:
         return self.shape[0] * self.shape[1]
 
-    def rows(self, start: int, stop: int) -> np.ndarray:
-        out = np.empty((stop - start, self.shape[1]), dtype=np.int32)
+    def rows(self, start: int, stop: int, dtype: type[np.signedinteger[Any]] = np.int32) -> np.ndarray:
+        out = np.empty((stop - start, self.shape[1]), dtype=dtype)
         first = self.single.shape[1]
         out[:, :first] = self.single[start:stop]
         self.places_into([(start, stop)], out, first)

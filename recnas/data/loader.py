@@ -120,7 +120,9 @@ class BatchLoader:
 
     def _in_order(self, numbers: range) -> Iterator[Batch]:
         for number in numbers:
-            yield self._cut(number, lambda start, stop: _batch(*(array[start:stop] for array in self._arrays)))
+            yield self._cut(
+                number, lambda start, stop: _batch(*(_rows_of(array, start, stop) for array in self._arrays))
+            )
 
     def _shuffled(self, epoch: int, numbers: range) -> Iterator[Batch]:
         order = _ShuffledOrder(self._arrays, self.rows, self.seed, epoch)
@@ -222,6 +224,11 @@ def _as_values(array: np.ndarray, rows: int) -> np.ndarray | None:
         return None
     width = array.size // len(array) * array.itemsize
     return array.reshape(-1).view(np.uint8).view(f"V{width * rows}")
+
+
+def _rows_of(array: Any, start: int, stop: int) -> np.ndarray:
+    """In file order: a view, or of bags what is put together, as wide as it is wanted."""
+    return array.rows(start, stop, np.int64) if isinstance(array, PaddedIds) else array[start:stop]
 
 
 def _batch(dense: np.ndarray, ids: np.ndarray, label: np.ndarray, weight: np.ndarray | None = None) -> Batch:
