@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from recnas.api.runs import Best
     from recnas.api.training import Training
     from recnas.data.prepared import PreparedData
-    from recnas.jobs.compare.settings import CompareConfig
     from recnas.runs.results import Leaderboard
     from recnas.serve.load import TrainedModel
+    from recnas.tasks.comparison.settings import CompareConfig
 
 
 class Comparison:
@@ -71,7 +71,7 @@ def compare(
     from recnas.config import Settings, read_config
     from recnas.engines.execution import Execution
     from recnas.jobs.compare.configured import compare_configured
-    from recnas.jobs.compare.settings import compare_config
+    from recnas.tasks.comparison.settings import compare_config
 
     if isinstance(models, Settings):
         values, source = models.model_dump(mode="json"), "the settings"

@@ -31,8 +31,8 @@ from recnas.cli.options import (
 from recnas.errors import ConfigError
 
 if TYPE_CHECKING:
-    from recnas.jobs.compare.settings import CompareConfig
     from recnas.runs.results import ComparedModel, Leaderboard, MetricColumn
+    from recnas.tasks.comparison.settings import CompareConfig
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +86,7 @@ def _config(args: argparse.Namespace) -> CompareConfig:
     """The config, if one is named, with what the command says."""
     from recnas.cli.shipped import config_path
     from recnas.config import read_config
-    from recnas.jobs.compare.settings import compare_config
+    from recnas.tasks.comparison.settings import compare_config
 
     typed = list(args.overrides)
     named = typed.pop(0) if typed and "=" not in typed[0] else None

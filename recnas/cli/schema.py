@@ -27,7 +27,7 @@ FAMILIES = {
     "gradient": "recnas.tasks.settings:GradientSearchConfig",
     "warmup": "recnas.train.settings:WarmupConfig",
     "train": "recnas.train.settings:TrainSettings",
-    "compare": "recnas.jobs.compare.settings:CompareConfig",
+    "compare": "recnas.tasks.comparison.settings:CompareConfig",
     "contest": "recnas.tasks.contest:ContestConfig",
     "score": "recnas.evaluators.settings:ScoreSettings",
     "bench": "recnas.bench.build_settings:BenchSettings",

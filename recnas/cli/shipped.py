@@ -53,8 +53,8 @@ def shipped_configs() -> dict[str, Path]:
 
 def settings_class(data: Mapping[str, Any]) -> type[Settings]:
     """What a config is for, by the sections it has."""
-    from recnas.jobs.compare.settings import CompareConfig
     from recnas.jobs.correlate_cells import CellCorrelation
+    from recnas.tasks.comparison.settings import CompareConfig
     from recnas.tasks.contest import ContestConfig
     from recnas.tasks.registry import config_class
     from recnas.train.settings import WarmupConfig

@@ -24,7 +24,6 @@ from recnas.engines.execution import Execution
 from recnas.errors import ConfigError
 from recnas.files import write_atomic, write_json
 from recnas.jobs.compare.configured import compare_configured
-from recnas.jobs.compare.settings import CompareConfig
 from recnas.jobs.search import search
 from recnas.runs.folder import RunDir
 from recnas.runs.identity import data_facts
@@ -33,6 +32,7 @@ from recnas.runs.records import Metrics
 from recnas.runs.results import Leaderboard, Spread
 from recnas.runs.rolling import ROLLING, OriginDifference, RolledModel, RollingResult
 from recnas.runs.search_result import SearchResult
+from recnas.tasks.comparison.settings import CompareConfig
 from recnas.tasks.settings import CtrSearchConfig
 
 

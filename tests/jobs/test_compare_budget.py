@@ -16,13 +16,13 @@ from recnas.cli.main import main
 from recnas.engines.execution import Execution
 from recnas.errors import ConfigError, RunError
 from recnas.jobs.compare import compare
-from recnas.jobs.compare.halving import Budget
-from recnas.jobs.compare.work import CompareWork, Trial
 from recnas.runs.ledger import Ledger
 from recnas.runs.records import Entrant
 from recnas.searchers.race import Lap
 from recnas.searchers.settings import HalvingSettings
 from recnas.space.nasrec.json import dump_arch
+from recnas.tasks.comparison.halving import Budget
+from recnas.tasks.comparison.work import CompareWork, Trial
 from recnas.train.checkpoint import load_latest
 from recnas.train.settings import TrainSettings
 

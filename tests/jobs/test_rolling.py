@@ -15,7 +15,7 @@ from recnas.cli.main import main
 from recnas.data.rolling import RollingData
 from recnas.errors import RunError
 from recnas.jobs import rolling as job
-from recnas.jobs.compare.settings import CompareConfig
+from recnas.tasks.comparison.settings import CompareConfig
 from tests.jobs.search_helpers import as_yaml, small_search, what_counts
 
 RECIPE = """
@@ -37,7 +37,7 @@ def no_latency():
     """Times of answers take seconds to measure and are not what is tested here."""
     with pytest.MonkeyPatch.context() as patch:
         times = dict.fromkeys(("p50_ms_1", "p99_ms_1", "p50_ms_512", "p99_ms_512"), 1.0)
-        patch.setattr(sys.modules["recnas.jobs.compare.compare"], "latency_percentiles", lambda *_, **__: times)
+        patch.setattr(sys.modules["recnas.jobs.compare.running"], "latency_percentiles", lambda *_, **__: times)
         yield
 
 

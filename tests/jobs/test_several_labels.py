@@ -63,7 +63,7 @@ def no_latency():
     """Times of answers take seconds to measure and are not what is tested here."""
     with pytest.MonkeyPatch.context() as patch:
         times = dict.fromkeys(("p50_ms_1", "p99_ms_1", "p50_ms_512", "p99_ms_512"), 1.0)
-        patch.setattr(sys.modules["recnas.jobs.compare.compare"], "latency_percentiles", lambda *_, **__: times)
+        patch.setattr(sys.modules["recnas.jobs.compare.running"], "latency_percentiles", lambda *_, **__: times)
         yield
 
 

@@ -21,8 +21,8 @@ from recnas.data.prepare.prepare import prepare
 from recnas.data.raw.sources import ReadySplit
 from recnas.engines.execution import Execution
 from recnas.jobs.compare.configured import compare_configured
-from recnas.jobs.compare.settings import CompareConfig
 from recnas.runs.results import ComparedModel
+from recnas.tasks.comparison.settings import CompareConfig
 
 ROOT = Path(__file__).parents[2]
 FILES = Path(os.environ.get("RECNAS_SHARED", ROOT.parent / "shared")) / "data" / "ctr" / "frappe_x1"

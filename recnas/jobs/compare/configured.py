@@ -7,8 +7,8 @@ from pathlib import Path
 from recnas.data.prepared import PreparedData
 from recnas.engines.execution import Execution
 from recnas.jobs.compare.compare import compare
-from recnas.jobs.compare.settings import CompareConfig
 from recnas.runs.results import Leaderboard
+from recnas.tasks.comparison.settings import CompareConfig
 from recnas.track.follow import tracking
 
 

@@ -16,15 +16,15 @@ from functools import cached_property
 from recnas.bench.entrants import Choice, Entrant, OtherLibrary
 from recnas.bench.other_models import MOST_ROWS
 from recnas.errors import ConfigError
-from recnas.jobs.compare.journal import Journal
-from recnas.jobs.compare.tuning import TUNING_SEED
-from recnas.jobs.compare.work import WORK_FOLDER, Trial
 from recnas.runs.folder import RunDir
 from recnas.runs.records import Metrics, ModelTraining, RungTraining
 from recnas.searchers.course import Course
 from recnas.searchers.entry import Contender, Entry
 from recnas.searchers.race import Lap, Race
 from recnas.searchers.settings import HalvingSettings, RaceSettings
+from recnas.tasks.comparison.journal import Journal
+from recnas.tasks.comparison.tuning import TUNING_SEED
+from recnas.tasks.comparison.work import WORK_FOLDER, Trial
 from recnas.train.recipe import BATCH_SIZES
 from recnas.train.settings import TrainSettings
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from recnas.bench.entrants import Choice, Entrant
 from recnas.errors import ConfigError
-from recnas.jobs.compare.journal import Journal
-from recnas.jobs.compare.work import Trial
+from recnas.tasks.comparison.journal import Journal
+from recnas.tasks.comparison.work import Trial
 from recnas.train.settings import TrainSettings
 
 TUNING_SEED = 1_000_000  # added to the first seed: no final training repeats a trial
