@@ -14,6 +14,7 @@ import difflib
 import os
 import platform
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
@@ -47,6 +48,21 @@ def versions() -> dict[str, str]:
     return found
 
 
+_PATIENCE = 1.0  # seconds: whoever only compares settings with those of a run holds it for less
+
+
+def _wait_for(handle: int) -> None:
+    """Two that begin at once: the one that finds the other's settings and gives up must not keep that one from writing."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return lock(handle)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(0.02)
+
+
 class FolderLock:
     """An advisory lock on a folder, released by the system even when the process is killed.
 
@@ -64,7 +80,7 @@ class FolderLock:
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         file = os.fdopen(handle, "r+")  # held open for the life of the lock
         try:
-            lock(file.fileno())
+            _wait_for(file.fileno())
         except BlockingIOError:
             holder = file.read(20).strip() or "unknown"
             file.close()

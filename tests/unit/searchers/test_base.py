@@ -145,7 +145,7 @@ def test_best_and_front_of_nothing():
 
 
 def test_names():
-    assert searcher_names() == ("evolution", "random", "local", "hnas", "rank-pool", "reinforce", "bohb")
+    assert searcher_names() == ("evolution", "random", "local", "hnas", "rank-pool", "reinforce", "bohb", "optuna")
     assert searcher_settings("local") == LocalSettings()
     with pytest.raises(ConfigError, match="unknown searcher 'evolutoin'\n  -> did you mean 'evolution'"):
         get_searcher("evolutoin", SPACE, LOSS, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,8 @@ SETTINGS = {
     "random": {"candidates": 20, "block": 4},
     "local": {"candidates": 20, "block": 4, "starts": 4},
 }
+if find_spec("optuna") is not None:
+    SETTINGS["optuna"] = {"candidates": 20, "block": 4}
 SEEDS = [Nb201Arch.from_digits(digits) for digits in ("331320", "331323", "000111", "222203")]
 
 
@@ -87,7 +91,7 @@ class TestSeededBohbWithLevels(test_comparators.TestBohbWithLevels):
 
 
 def test_there_is_no_searcher_without_seeds():
-    assert set(SETTINGS) == set(searcher_names())
+    assert {*SETTINGS, "optuna"} == set(searcher_names())
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
