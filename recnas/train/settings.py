@@ -9,6 +9,7 @@ long each takes to recover.
 
 from __future__ import annotations
 
+import os
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -33,7 +34,9 @@ class EmbeddingSettings(Settings):
     lr: float | None = Field(
         None, gt=0
     )  # null: the network's if both have the same optimizer, otherwise 0.05, in one pass 0.12
-    l2: float = Field(0.0, ge=0)  # adds l2 * w to the gradient of a row
+    l2: float = Field(
+        0.0, ge=0
+    )  # adds l2 * w to the gradient of a row; unless given 0.001 for networks from scratch with AdamW and tables with Adagrad, in one process
     l2_kind: Literal["lazy", "dense"] = (
         "lazy"  # lazy: a row catches up when it is next touched; dense: every row in every step
     )
@@ -62,6 +65,7 @@ class TrainSettings(Settings):
 
     rates: ClassVar[dict[str, float]] = {"adagrad": 0.12, "adamw": 0.001}  # of the layers, unless one is given
     table_rate: ClassVar[float] = 0.05  # of tables with Adagrad below layers with AdamW
+    table_l2: ClassVar[float] = 0.001  # of the same tables: trainings that validation ends overfit their rows first
 
     batch_size: int = Field(512, ge=1)  # rows per step
     epochs: float = Field(20.0, gt=0)  # passes over the training rows, at most; may be a part of one
@@ -106,10 +110,11 @@ class TrainSettings(Settings):
         filled = {"lr": cls.rates[optimizer], **given} if optimizer in cls.rates else given
         tables = filled.get("embeddings", {})
         if isinstance(tables, EmbeddingSettings):
-            tables = tables.model_dump()
-        unset = isinstance(tables, dict) and tables.get("lr") is None
-        if optimizer == "adamw" and unset and tables.get("optimizer") != "adam":
-            filled = {**filled, "embeddings": {**tables, "lr": cls.table_rate}}
+            tables = tables.model_dump(exclude_unset=True)
+        if optimizer == "adamw" and isinstance(tables, dict) and tables.get("optimizer") != "adam":
+            several = int(os.environ.get("WORLD_SIZE", "1")) > 1  # whose tables have Adagrad without L2
+            rate = tables.get("lr") or cls.table_rate
+            filled = {**filled, "embeddings": {"l2": 0.0 if several else cls.table_l2, **tables, "lr": rate}}
         return filled
 
 
@@ -118,6 +123,7 @@ class OnePass(TrainSettings):
 
     rates: ClassVar[dict[str, float]] = {"adagrad": 0.12, "adamw": 0.002}
     table_rate: ClassVar[float] = 0.12
+    table_l2: ClassVar[float] = 0.0
 
     epochs: float = Field(1.0, gt=0)
     lr: float = Field(0.002, gt=0)
