@@ -161,7 +161,7 @@ def test_damaged_weights_are_refused(copied: Path):
 
 def test_a_training_that_validation_ended_is_whole(criteo_data, tmp_path: Path):
     """Its checkpoint is the best state, which is of an earlier step than the last."""
-    settings = TrainSettings(epochs=4, lr=0.02, batch_size=128, embeddings=EmbeddingSettings(width=8, lr=0.5))
+    settings = TrainSettings(epochs=4, lr=0.02, batch_size=128, embeddings=EmbeddingSettings(width=8, lr=0.5, l2=0))
     arch = NasrecSpace("nasrec-small", blocks=2).sample(np.random.default_rng(1))
     result = train(arch, criteo_data, tmp_path / "run", settings)
     best = Ledger(tmp_path / "run" / "ledger.jsonl").read()[0]["best_epoch"]
