@@ -79,6 +79,13 @@ def test_it_goes_on_after_a_kill_with_the_same_result(work: Path, capsys):
     assert what_counts(out) == what_counts(work / "run")
 
 
+def test_workers_of_ray_know_it_too(work: Path):
+    pytest.importorskip("ray")
+    command = ["search", str(work / "own.yaml"), "--out", str(work / "ray"), "--engine", "ray", "--workers", "2"]
+    assert main([*command, "--quiet"]) == 0
+    assert what_counts(work / "ray") == what_counts(work / "run")
+
+
 def test_score_compare_cost_draw_and_report(work: Path, short_data, monkeypatch: pytest.MonkeyPatch, capsys):
     warm = work / "run" / "warmup"
     assert main(["score", str(warm), "--random", "3", "--proxies", "own-count,params", "--workers", "1", "--quiet",
