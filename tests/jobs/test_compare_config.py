@@ -26,7 +26,7 @@ def test_a_config_says_what_is_compared_and_options_reach_one_model_only(criteo_
         "models": ["dnn", "deepfm"],
         "seeds": 2,
         "train": {"epochs": 0.1, "batch_size": 256, "embeddings": {"width": 4}},
-        "options": {"dnn": {"hidden": [8], "lr": 0.01, "embeddings": {"l2": 0.001}}},
+        "options": {"dnn": {"hidden": [8], "lr": 0.01, "embeddings": {"l2": 0.002}}},
     }
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
     run = tmp_path / "run"
@@ -35,8 +35,12 @@ def test_a_config_says_what_is_compared_and_options_reach_one_model_only(criteo_
     assert main(command) == 0
     (dnn,), (deepfm,) = events(run, "seed", "dnn"), events(run, "seed", "deepfm")
     assert dnn["choice"]["hidden"] == [8]
-    assert (dnn["choice"]["lr"], dnn["choice"]["embeddings.l2"], dnn["choice"]["dropout"]) == (0.01, 0.001, 0.0)
-    assert (deepfm["choice"]["lr"], deepfm["choice"]["embeddings.l2"], deepfm["choice"]["dropout"]) == (0.004, 0.0, 0.3)
+    assert (dnn["choice"]["lr"], dnn["choice"]["embeddings.l2"], dnn["choice"]["dropout"]) == (0.01, 0.002, 0.0)
+    assert (deepfm["choice"]["lr"], deepfm["choice"]["embeddings.l2"], deepfm["choice"]["dropout"]) == (
+        0.004,
+        0.001,
+        0.3,
+    )
     assert dnn["params"] < deepfm["params"] / 100
     assert "best epoch" in capsys.readouterr().out
 

@@ -144,7 +144,7 @@ def test_every_proxy_sees_what_the_network_reads():
 def test_counted_is_stored():
     arch = replace(encode("deepfm", InputShape(5, 7, 8)), narrow=NARROW)  # with a weight per id
     network = new_subnet(arch, SHAPE, 0)
-    settings = TrainSettings.model_validate({"embeddings": {"width": 8, "backend": "plain"}})
+    settings = TrainSettings.model_validate({"embeddings": {"width": 8, "backend": "plain", "l2": 0}})
     tables = make_tables(SCHEMA, settings, 3, torch.device("cpu"), network)
     by_hand = {"C1": [11, 3], "C2": [5, 9], "C4": [7, 5], "C5": [2, 9], "C6": [40, 9]}
     assert {name: list(table.shape) for name, table in tables.weights.items()} == by_hand

@@ -57,7 +57,7 @@ reason = _reason_to_skip()
 needs_gloo = pytest.mark.skipif(bool(reason), reason=reason)
 
 SUBNET = {"batch_size": 96, "optimizer": "adagrad", "clip": 0.05, "lr": 0.1, "least_rise": 0}
-SUPERNET = {"batch_size": 96, "optimizer": "adamw", "lr": 0.01, "clip": 5.0, "least_rise": 0}
+SUPERNET = {"batch_size": 96, "optimizer": "adamw", "lr": 0.01, "clip": 5.0, "least_rise": 0, "embeddings": {"l2": 0}}
 ROWWISE = {**SUBNET, "clip": None, "embeddings": {"optimizer": "rowwise-adagrad", "lr": 0.05, "cap": 20}}
 STEPS, CUT = 12, 7  # an epoch has five steps
 TOLERANCE = 1e-4  # of losses, relative: sums over rows are added in another order
